@@ -1,0 +1,12 @@
+"""Learned learning-rate schedules for PyTorch (MLR-SNet: Shu, Zhu, Zhao, Xu, Meng, TPAMI 2022)."""
+
+from mlrsnet.card import Card
+from mlrsnet.gamma import Gamma
+from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
+from mlrsnet.pretrained import load
+from mlrsnet.schedule import Schedule
+from mlrsnet.scheduler import LearnedLR
+from mlrsnet.storage import ScheduleError
+
+__version__ = "0.1.0"
+__all__ = ["Card", "Gamma", "LSTMNet", "LearnedLR", "MLPNet", "Schedule", "ScheduleError", "ScheduleNet", "load"]

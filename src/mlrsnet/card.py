@@ -1,0 +1,80 @@
+"""The card of a schedule: where it comes from, how its output becomes an LR, what it reached."""
+
+import platform
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy
+import torch
+
+from mlrsnet import _check
+from mlrsnet.gamma import Gamma
+
+
+def versions() -> dict[str, str]:
+    """The versions a schedule was made with."""
+    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a schedule says about itself. Everything but `gamma` and `loss_range` is for people.
+
+    Args:
+        name: what to call it.
+        description: one paragraph.
+        learned_on: the tasks it was meta-trained on; empty for an untrained one.
+        optimizer: the optimizer it was meta-trained with.
+        total_steps: the horizon it was meta-trained for.
+        gamma: how it finds the range of the LR.
+        loss_range: smallest and largest loss, as the network sees it, during meta-training. `LearnedLR` warns far outside.
+        results: measured results, by task.
+        versions: of the software that made it.
+    """
+
+    name: str = "unnamed"
+    description: str = ""
+    learned_on: str = ""
+    optimizer: str = ""
+    total_steps: int | None = None
+    gamma: Gamma = field(default_factory=Gamma)
+    loss_range: tuple[float, float] | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=versions)
+
+    def __post_init__(self) -> None:
+        if self.total_steps is not None:
+            _check.whole_number("total_steps", self.total_steps)
+        if self.loss_range is not None:
+            if len(self.loss_range) != 2 or not self.loss_range[0] < self.loss_range[1]:
+                raise ValueError(f"loss_range must be (smallest, largest), got {self.loss_range!r}")
+            object.__setattr__(self, "loss_range", tuple(_check.real("loss_range", x) for x in self.loss_range))
+
+    @property
+    def warn_outside(self) -> tuple[float, float]:
+        """Losses outside are far from what was seen: one width of `loss_range` beyond either end."""
+        if self.loss_range is None:
+            return (-float("inf"), float("inf"))
+        low, high = self.loss_range
+        return (2 * low - high, 2 * high - low)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Card":
+        """The reverse of `to_dict`; unknown fields are refused by name.
+
+        >>> Card.from_dict(Card(name="mine").to_dict()) == Card(name="mine")
+        True
+        """
+        unknown = set(plain) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown card fields {sorted(unknown)}; known: {[f.name for f in fields(cls)]}")
+        known = dict(plain)
+        if "gamma" in known:
+            known["gamma"] = Gamma(**known["gamma"])
+        if known.get("loss_range") is not None:
+            known["loss_range"] = tuple(known["loss_range"])
+        return cls(**known)

@@ -1,0 +1,201 @@
+"""The engine for tensor LRs: every number lives on the LR's device, nothing is read back, a CUDA graph can hold it all."""
+
+import copy
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import stack_module_state
+
+from mlrsnet import features
+from mlrsnet.nets import predict
+from mlrsnet.rule import Rule, Snapshot
+
+SPARE_STEPS = 1024
+"""The history has room for this many steps past the horizon; its last place catches everything beyond."""
+
+
+class Carry(NamedTuple):
+    """What a step hands to the next. NaN: not known yet; phase -1: before the first step."""
+
+    step: Tensor
+    phase: Tensor
+    nonfinite: Tensor
+    unusable: Tensor
+    outside: Tensor
+    initial_loss: Tensor
+    gamma: Tensor
+    lr: Tensor
+    memory: Tensor
+
+
+def advance(
+    rule: Rule, weights: dict[str, Tensor], carry: Carry, loss: Tensor, total_steps: Tensor, scale: float
+) -> Carry:
+    """One step as a pure function of tensors; see `Rule` for what a step is.
+
+    Args:
+        weights: the phases' weights, stacked along the first dimension.
+        loss: a float32 scalar.
+        scale: the whole factor before gamma.
+    """
+    net, card, k = rule.schedule.net, rule.schedule.card, rule.schedule.num_phases
+    finite = torch.isfinite(loss)
+    initial_loss = torch.where(carry.initial_loss.isnan(), loss, carry.initial_loss)
+    phase = torch.clamp(k * carry.step // total_steps, max=k - 1)
+
+    begins = carry.phase < 0
+    fresh = card.gamma.formula(torch.where(begins, initial_loss, loss), rule.num_classes)
+    renews = begins | (phase != carry.phase) if card.gamma.policy == "per-phase" else begins
+    gamma = torch.where(renews & torch.isfinite(fresh) & (fresh > 0), fresh, carry.gamma)
+    divisor = torch.ones_like(loss)
+    if net.loss_scale == "log_classes" and rule.num_classes is not None:
+        divisor = divisor * math.log(rule.num_classes)
+    elif net.loss_scale != "none":
+        divisor = initial_loss
+    usable = (gamma > 0) & (divisor > 0)  # false for NaN
+    taken = finite & usable
+
+    scaled = torch.where(taken, loss / divisor, 0.0)
+    low, high = card.warn_outside
+    chosen = {name: stacked.index_select(0, phase.view(1)).squeeze(0) for name, stacked in weights.items()}
+    progress = features.progress(carry.step, total_steps)
+    factor, memory = predict(net, scaled.to(carry.memory.dtype), progress, carry.memory, chosen)
+    lr = torch.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)
+    return Carry(
+        step=carry.step + taken,
+        phase=torch.where(taken, phase, carry.phase),
+        nonfinite=carry.nonfinite + ~finite,
+        unusable=carry.unusable + (finite & ~usable),
+        outside=carry.outside + (taken & ((scaled < low) | (scaled > high))),
+        initial_loss=torch.where(taken, initial_loss, carry.initial_loss),
+        gamma=torch.where(taken, gamma, carry.gamma),
+        lr=torch.where(taken, lr, carry.lr),
+        memory=torch.where(taken, memory, carry.memory),
+    )
+
+
+class DeviceEngine:
+    """Algorithm 2 on a device. On CUDA with an `LSTMNet`, a step is one Triton kernel; elsewhere, plain torch calls.
+
+    Buffers are allocated once and written in place, so a captured step stays valid across `restore` and `extend`.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        total_steps: int,
+        initial_loss: float | None,
+        lr: float,
+        device: torch.device,
+        *,
+        fused: bool = True,
+    ) -> None:
+        net = rule.schedule.net
+        self.rule, self.device, self.optimizer_scale = rule, device, 1.0
+        phases = [copy.deepcopy(phase).to(device) for phase in rule.schedule.phases]
+        self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
+        if initial_loss is not None:
+            rule.schedule.card.gamma(initial_loss, rule.num_classes)
+            rule.schedule.loss_divisor(initial_loss, rule.num_classes)
+        self.counts = torch.zeros(6, dtype=torch.int64, device=device)
+        self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
+        self.total_steps = self.counts[5]
+        self.carry = Carry._make((*self.counts[:5], *self.values, net.initial_state().to(device)))
+        self.carry.phase.fill_(-1)
+        self.carry.lr.fill_(lr)
+        if initial_loss is not None:
+            self.carry.initial_loss.fill_(initial_loss)
+        self.retired: list[Tensor] = []
+        self.history = torch.empty(0, dtype=torch.float32, device=device)
+        self.group_lrs = self.ratios = torch.empty(0, device=device)
+        self.extend(total_steps)
+        self.kernel = _kernel(rule, device) if fused else None
+        if self.kernel is not None:  # compile now, on copies: a first call inside a graph capture could not
+            self.bind([lr], [1.0])
+            self.kernel(self.carry.lr, 1.0, **{name: buffer.clone() for name, buffer in self._buffers().items()})
+
+    def bind(self, lrs: list[float], ratios: list[float]) -> None:
+        """Take over the parameter groups' LRs: from now on `group_lrs[i]` = alpha_t * ratios[i]."""
+        if len(lrs) != len(self.group_lrs):
+            self.group_lrs, self.ratios = (torch.empty(len(lrs), device=self.device) for _ in range(2))
+        self.group_lrs.copy_(torch.tensor(lrs))
+        self.ratios.copy_(torch.tensor(ratios))
+
+    @torch.no_grad()
+    def step(self, loss: Tensor) -> None:
+        """Advance by one loss; `group_lrs` holds the LRs afterwards."""
+        scale = self.rule.scale * self.optimizer_scale
+        if self.kernel is not None:
+            self.kernel(loss, scale, **self._buffers())
+            return
+        carry = advance(self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale)
+        taken = carry.step > self.carry.step
+        self.group_lrs.copy_(torch.where(taken, carry.lr * self.ratios, self.group_lrs))
+        place = torch.clamp(self._calls(), max=len(self.history) - 1)
+        self.history.index_copy_(0, place.view(1), carry.lr.view(1))
+        for buffer, value in zip(self.carry, carry, strict=True):
+            buffer.copy_(value)
+
+    def extend(self, total_steps: int) -> None:
+        """Set the horizon. The history grows; a step captured before goes on writing into the old, shorter one."""
+        self.total_steps.fill_(total_steps)
+        if total_steps + SPARE_STEPS > len(self.history):
+            self.retired.append(self.history)
+            self.history = torch.full((total_steps + SPARE_STEPS,), math.nan, device=self.device)
+            self.history[: len(self.retired[-1])] = self.retired[-1]
+
+    def snapshot(self) -> Snapshot:
+        """Everything that the next step depends on; synchronises."""
+        counts, values, calls = self.counts.tolist(), self.values.tolist(), int(self._calls())
+        known: list[Any] = [None if math.isnan(value) else value for value in values]
+        return Snapshot(
+            step=counts[0],
+            phase=counts[1],
+            nonfinite=counts[2],
+            unusable=counts[3],
+            outside=counts[4],
+            initial_loss=known[0],
+            gamma=known[1],
+            lr=values[2],
+            memory=self.carry.memory.cpu().clone(),
+            history=self.history[: min(calls, len(self.history) - 1)].double().cpu(),
+        )
+
+    def restore(self, saved: Snapshot) -> None:
+        """Go on from a snapshot, in place."""
+        counts = [saved["step"], saved["phase"], saved["nonfinite"], saved["unusable"], saved["outside"]]
+        values = [
+            math.nan if value is None else value for value in (saved["initial_loss"], saved["gamma"], saved["lr"])
+        ]
+        self.counts[:5] = torch.tensor(counts, device=self.device)
+        self.values.copy_(torch.tensor(values))
+        self.carry.memory.copy_(saved["memory"])
+        kept = saved["history"][: len(self.history) - 1]
+        self.history[: len(kept)] = kept.to(self.history)
+
+    def _buffers(self) -> dict[str, Tensor]:
+        return {
+            "counts": self.counts,
+            "values": self.values,
+            "memory": self.carry.memory,
+            "group_lrs": self.group_lrs,
+            "ratios": self.ratios,
+            "history": self.history,
+        }
+
+    def _calls(self) -> Tensor:
+        """Steps taken and not taken: how many LRs were in force so far."""
+        return self.carry.step + self.carry.nonfinite + self.carry.unusable
+
+
+def _kernel(rule: Rule, device: torch.device) -> Any:
+    """The fused step, where this device and network have one."""
+    if device.type != "cuda":
+        return None
+    try:
+        from mlrsnet.kernel import FusedStep
+    except ImportError:  # no Triton on this platform
+        return None
+    return FusedStep.build(rule, device)

@@ -1,0 +1,71 @@
+"""The authors' published checkpoints: `mlr_snet_{1,100,200}.pth`."""
+
+import os
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mlrsnet import _check
+from mlrsnet.card import Card
+from mlrsnet.gamma import Gamma
+from mlrsnet.nets import LAYOUTS, LSTMNet
+from mlrsnet.storage import ScheduleError
+
+KEYS = {
+    f"layer1.fc_{branch}.{layer}.{kind}": f"cells.0.{branch}.{layer}.{kind}"
+    for branch in ("i2h", "h2h")
+    for layer in (0, 2)
+    for kind in ("weight", "bias")
+} | {f"layer3.{kind}": f"out.{kind}" for kind in ("weight", "bias")}
+"""Their names -> ours."""
+
+CARD = Card(
+    name="official",
+    description="Checkpoints published by the authors of MLR-SNet, imported. Transferred, they act as a step schedule.",
+    learned_on="CIFAR-10, ResNet-18 (the authors' meta-training, 200 epochs; epochs 1, 100 and 200 when all three are given)",
+    optimizer="SGD",
+    gamma=Gamma(policy="per-phase"),
+    versions={},
+)
+
+
+def read_nets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], layout: str) -> list[LSTMNet]:
+    """One network a file; see `Schedule.from_official`."""
+    _check.one_of("layout", layout, LAYOUTS)
+    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not files:
+        raise ScheduleError(
+            "paths must name at least one checkpoint, got none: pass the .pth files in the order of training"
+        )
+    return [_read_net(Path(file), layout) for file in files]
+
+
+def _read_net(path: Path, layout: str) -> LSTMNet:
+    tensors = _read_tensors(path)
+    hidden_size = tensors["layer3.weight"].shape[-1]
+    net = LSTMNet(hidden_size, layout=layout)
+    try:
+        net.load_state_dict({KEYS[name]: tensor for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise ScheduleError(
+            f"{path} does not fit the layout {layout!r} ({error}): pass layout= one of {', '.join(LAYOUTS)}"
+        ) from None
+    return net
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ScheduleError(f"there is no checkpoint {path}: check the path")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        raise ScheduleError(
+            f"{path} is not a checkpoint of plain tensors ({type(error).__name__}): nothing in it was executed"
+        ) from None
+    if not isinstance(state, dict) or set(state) != set(KEYS) or not all(isinstance(t, Tensor) for t in state.values()):
+        found = sorted(state) if isinstance(state, dict) else type(state).__name__
+        raise ScheduleError(f"{path} must hold the authors' tensors {sorted(KEYS)}, got {found}")
+    return state

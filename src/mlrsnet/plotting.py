@@ -1,0 +1,47 @@
+"""Pictures of schedules."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mlrsnet import _check
+from mlrsnet.nets import ScheduleNet, predict
+
+SETTLE_STEPS = 100
+"""A network with memory is shown a constant loss this long before its answer is read."""
+
+
+@torch.no_grad()
+def settled_factors(net: ScheduleNet, losses: torch.Tensor, progress: float) -> torch.Tensor:
+    """alpha / gamma after `SETTLE_STEPS` steps at each constant (scaled) loss."""
+    state = net.initial_state(len(losses))
+    for _ in range(SETTLE_STEPS):
+        factor, state = predict(net, losses, progress, state)
+    return factor
+
+
+def plot_phases(
+    phases: Sequence[ScheduleNet], title: str, path: str | os.PathLike[str] | None, *, max_loss: float, ax: Any = None
+) -> Any:
+    """One loss-to-LR curve a phase; see `Schedule.plot`."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("plot needs matplotlib, which is not installed: pip install 'mlrsnet[lab]'") from None
+    _check.positive("max_loss", max_loss)
+    if ax is None:
+        ax = Figure(figsize=(6, 4), layout="constrained").subplots()
+    losses = torch.linspace(0, max_loss, 201).to(next(phases[0].parameters()))
+    for index, net in enumerate(phases):
+        middle = (index + 0.5) / len(phases)
+        label = f"phase {index + 1} of {len(phases)}" + (f" (progress {middle:.2f})" if len(phases) > 1 else "")
+        ax.plot(losses.cpu(), settled_factors(net, losses, middle).cpu(), label=label)
+    ax.set(xlabel="training loss, as the network sees it", ylabel="LR / gamma", title=title)
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    if path is not None:
+        ax.figure.savefig(os.fspath(path), dpi=150)
+    return ax

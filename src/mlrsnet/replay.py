@@ -1,0 +1,34 @@
+"""A recorded run of LRs as a plain `LambdaLR`."""
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+
+class Recorded:
+    """step -> LR, from a list; the last one holds. A callable object, so that `LambdaLR.state_dict` keeps the list."""
+
+    def __init__(self, lrs: list[float]) -> None:
+        self.lrs = lrs
+
+    def __call__(self, step: int) -> float:
+        """The LR of a step."""
+        return self.lrs[min(step, len(self.lrs) - 1)]
+
+
+def replay(optimizer: Optimizer, lrs: list[float], ratios: list[float]) -> LambdaLR:
+    """A `LambdaLR` that sets group i to lrs[step] * ratios[i], bit for bit what was recorded."""
+    if len(optimizer.param_groups) != len(ratios):
+        raise ValueError(
+            f"optimizer must have the {len(ratios)} parameter groups of the recorded run, got {len(optimizer.param_groups)}"
+        )
+    scheduler = LambdaLR(optimizer, Recorded(lrs))
+    # LambdaLR multiplies base_lrs by the lambda: with the ratios as base, the product is the recorded one exactly.
+    scheduler.base_lrs = list(ratios)
+    for group, ratio in zip(optimizer.param_groups, ratios, strict=True):
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lrs[0] * ratio)
+        else:
+            group["lr"] = lrs[0] * ratio
+    scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]
+    return scheduler

@@ -1,0 +1,42 @@
+"""What an engine needs to know to turn losses into LRs, and what it remembers between steps."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from torch import Tensor
+
+from mlrsnet.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Rule:
+    """alpha_t = clip(scale * gamma * factor_t, min_lr, max_lr), the factor from the schedule.
+
+    A step, in every engine:
+
+    1. A loss that is not finite is counted; nothing else changes.
+    2. f_0 is the first finite loss unless it was given; gamma follows the card. A first loss that gives no valid gamma
+       is refused: an error on the host, a counter on a device.
+    3. The network of the current phase reads loss and progress; its memory advances; alpha_t follows; t becomes t + 1.
+    """
+
+    schedule: Schedule
+    num_classes: int | None = None
+    scale: float = 1.0
+    min_lr: float = 0.0
+    max_lr: float = float("inf")
+
+
+class Snapshot(TypedDict):
+    """An engine's memory as plain numbers and CPU tensors; any engine goes on from any other's."""
+
+    step: int
+    phase: int
+    initial_loss: float | None
+    gamma: float | None
+    lr: float
+    memory: Tensor
+    nonfinite: int
+    unusable: int
+    outside: int
+    history: Tensor

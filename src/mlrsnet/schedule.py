@@ -1,0 +1,186 @@
+"""A schedule: one network per phase of training, and a card. Which phase when; simulate; save and load.
+
+Algorithm 2 of the paper: of all networks phi_s that meta-training went through, k are kept (phi_{T/3}, phi_{2T/3},
+phi_T); a new training of any length uses the l-th during its l-th k-th. The memory is carried across phases.
+"""
+
+import copy
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mlrsnet import _check, features, official, plotting, storage
+from mlrsnet.card import Card
+from mlrsnet.nets import ScheduleNet, build_net, predict
+from mlrsnet.storage import ScheduleError
+
+
+class Schedule:
+    """Networks for the phases of a training, with the card that says how to use them.
+
+    The networks are copied, to the CPU, and frozen. All phases share one description (kind, sizes, inputs, loss scale...).
+
+    Args:
+        phases: one network for each equal part of training, in order; a single network is one phase.
+        card: provenance and the rule for the range.
+
+    >>> from mlrsnet import LSTMNet, Schedule
+    >>> schedule = Schedule([LSTMNet(), LSTMNet(), LSTMNet()])
+    >>> schedule.simulate([2.3, 1.7, 1.2, 0.9, 0.5, 0.4], gamma=0.67).shape
+    (6,)
+    """
+
+    def __init__(self, phases: ScheduleNet | Sequence[ScheduleNet], card: Card | None = None) -> None:
+        nets = [phases] if isinstance(phases, ScheduleNet) else list(phases)
+        if not nets or not all(isinstance(net, ScheduleNet) for net in nets):
+            raise TypeError(f"phases must be one or more schedule networks such as LSTMNet(), got {phases!r}")
+        if any(net.config() != nets[0].config() for net in nets):
+            raise ValueError(f"all phases must have one description, got {[net.config() for net in nets]}")
+        for index, net in enumerate(nets):
+            for name, tensor in net.state_dict().items():
+                if not torch.isfinite(tensor).all():
+                    raise ScheduleError(
+                        f"{name} of phase {index} is not finite: meta-training diverged or the file is damaged"
+                    )
+        self.phases = tuple(copy.deepcopy(net).cpu().requires_grad_(False) for net in nets)
+        self.card = card or Card()
+
+    @property
+    def num_phases(self) -> int:
+        """How many equal parts of training have a network of their own."""
+        return len(self.phases)
+
+    @property
+    def net(self) -> ScheduleNet:
+        """The first phase's network, for what all phases share."""
+        return self.phases[0]
+
+    def loss_divisor(self, initial_loss: float, num_classes: int | None) -> float:
+        """What the loss is divided by before the network sees it.
+
+        An untrained classifier's loss is about log(classes), so the first loss stands in for a missing `num_classes`.
+        """
+        if self.net.loss_scale == "none":
+            return 1.0
+        if self.net.loss_scale == "log_classes" and num_classes is not None:
+            return float(np.log(num_classes))
+        return _check.positive(
+            "the first loss",
+            initial_loss,
+            "this schedule divides losses by it; pass initial_loss= a typical first loss",
+        )
+
+    @torch.no_grad()
+    def simulate(self, losses: Sequence[float], gamma: float = 1.0, *, num_classes: int | None = None) -> np.ndarray:
+        """The LR for each loss, the phases spread over `len(losses)`.
+
+        Args:
+            losses: finite training losses, one a step.
+            gamma: the range of the LR; the default gives the bare factors.
+            num_classes: for schedules that divide the loss by log(classes); else the first loss stands in.
+        """
+        values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
+        if values.ndim != 1 or not len(values) or not torch.isfinite(values).all():
+            raise ValueError(f"losses must be a non-empty list of finite numbers, got {losses!r}")
+        _check.positive("gamma", gamma)
+        scaled = (values / self.loss_divisor(float(values[0]), num_classes)).to(next(self.net.parameters()))
+        state, factors = self.net.initial_state(), []
+        for step, loss in enumerate(scaled):
+            net = self.phases[features.phase_index(step, len(scaled), self.num_phases)]
+            factor, state = predict(net, loss, features.progress(step, len(scaled)), state)
+            factors.append(float(factor))
+        return gamma * np.array(factors)
+
+    def for_text(self) -> "Schedule":
+        """The paper's variant for language models: the network reads loss / log(vocabulary), gamma the perplexity."""
+        config = self.net.config() | {"loss_scale": "log_classes"}
+        gamma = (
+            self.card.gamma if self.card.gamma.policy == "fixed" else replace(self.card.gamma, statistic="perplexity")
+        )
+        return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file, atomically."""
+        storage.write(path, self._description(), self._tensors())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Schedule":
+        """Read a file written by `save`. Anything else gets one clear `ScheduleError`, and nothing is executed."""
+        description, tensors = storage.read(path)
+        try:
+            card = Card.from_dict(description["card"])
+            return cls._like(description["net"], tensors, card)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ScheduleError(f"{os.fspath(path)} does not hold a valid schedule ({error}): save it again") from None
+
+    @classmethod
+    def from_official(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        layout: str = "official-test",
+        card: Card | None = None,
+    ) -> "Schedule":
+        """The authors' checkpoints as a schedule, one phase a file.
+
+        Args:
+            paths: one `.pth` file, or several in the order of training.
+            layout: the published files belong to the meta-test network (`official-test`). Their meta-train network
+                uses the same keys with another gate order: files saved by it need `official-train`.
+            card: replaces the default one, which says what the authors published.
+        """
+        return cls(official.read_nets(paths, layout), card or official.CARD)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
+        """Draw where the LR settles for each loss, one curve a phase; needs matplotlib (`mlrsnet[lab]`).
+
+        Args:
+            path: where to write the picture; nothing is written without.
+            max_loss: right end of the axis, in losses as the network sees them.
+            ax: matplotlib axes to draw into.
+
+        Returns:
+            The matplotlib axes.
+        """
+        return plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+
+    def fingerprint(self) -> str:
+        """A digest of everything that decides an LR: weights, networks and the rule for the range."""
+        return storage.digest({"net": self.net.config(), "gamma": self.card.to_dict()["gamma"]}, self._tensors())
+
+    def __repr__(self) -> str:
+        return (
+            f"Schedule({self.card.name!r}, {self.num_phases} x {self.net.config()['kind']}, inputs={self.net.inputs})"
+        )
+
+    def _description(self) -> dict[str, Any]:
+        return {"card": self.card.to_dict(), "net": self.net.config()}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            f"phase{i}.{name}": tensor for i, net in enumerate(self.phases) for name, tensor in net.state_dict().items()
+        }
+
+    @classmethod
+    def _like(cls, config: dict[str, Any], tensors: dict[str, Tensor], card: Card) -> "Schedule":
+        """Build from a description and `phase{i}.name` tensors, checking every name and shape."""
+        phases: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            phase, _, name = key.partition(".")
+            phases.setdefault(int(phase.removeprefix("phase")), {})[name] = tensor
+        if sorted(phases) != list(range(len(phases))) or not phases:
+            raise ScheduleError(f"phases must be numbered from 0 without gaps, got {sorted(phases)}")
+        if config.get("num_layers", 1) > len(tensors):
+            raise ScheduleError(f"num_layers is {config['num_layers']} but there are only {len(tensors)} tensors")
+        nets = []
+        for index in sorted(phases):
+            with torch.device("meta"):  # shapes are compared before anything is allocated
+                net = build_net(config)
+            net.load_state_dict(phases[index], assign=True)
+            nets.append(net)
+        return cls(nets, card)

@@ -1,0 +1,343 @@
+"""`LearnedLR`: a torch LRScheduler that reads the current loss (the paper's meta-test, Algorithm 2).
+
+loss -> schedule network -> factor x gamma -> `param_groups[i]["lr"]`, before the user's own `optimizer.step()`.
+"""
+
+import math
+import os
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from mlrsnet import _check
+from mlrsnet.device import DeviceEngine
+from mlrsnet.distributed import Group, average_over_ranks
+from mlrsnet.gamma import optimizer_scale
+from mlrsnet.host import HostEngine
+from mlrsnet.pretrained import load
+from mlrsnet.replay import replay
+from mlrsnet.rule import Rule
+from mlrsnet.schedule import Schedule
+
+STATE_VERSION = 1
+
+
+class LearnedLR(LRScheduler):
+    """Sets the LR of every step from that step's loss, with a learned schedule.
+
+    Call `step(loss)` between `loss.backward()` and `optimizer.step()`. With float LRs the work is done on the host; with
+    tensor LRs it is done on their device without any synchronisation, and the whole training step can be captured in a
+    CUDA graph.
+
+    Args:
+        optimizer: any torch optimizer. Its groups keep the ratios of their initial LRs; the range is carried over from
+            SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`.
+        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        total_steps: optimizer steps the whole training will take.
+        num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
+        initial_loss: f_0, the loss of the untrained network; without it, the first finite loss.
+        scale: multiplies every LR.
+        min_lr, max_lr: bounds for the LR of the first group with a non-zero LR; the others keep their ratio to it.
+        on_nonfinite: `hold` keeps the last LR and counts (one warning); `raise` raises, reading the loss on the host.
+        process_group: ranks whose losses are averaged first: the default group, another one, or False for none.
+
+    >>> import torch, mlrsnet
+    >>> model = torch.nn.Linear(4, 3)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> lr = mlrsnet.LearnedLR(optimizer, mlrsnet.Schedule(mlrsnet.LSTMNet()), total_steps=10, num_classes=3)
+    >>> for _ in range(10):
+    ...     loss = torch.nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,)))
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     lr.step(loss)
+    ...     optimizer.step()
+    >>> 0 < lr.get_last_lr()[0] < 1
+    True
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedule: str | os.PathLike[str] | Schedule = "universal",
+        *,
+        total_steps: int,
+        num_classes: int | None = None,
+        initial_loss: float | None = None,
+        scale: float = 1.0,
+        min_lr: float = 0.0,
+        max_lr: float | None = None,
+        on_nonfinite: str = "hold",
+        process_group: Group = None,
+    ) -> None:
+        # Like ReduceLROnPlateau, without the base class's __init__: it would wrap optimizer.step to check an order
+        # (scheduler after optimizer) that is the other way round here.
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+        self.optimizer = optimizer
+        self.schedule = load(schedule)
+        self.total_steps = _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training")
+        self.on_nonfinite = _check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise"))
+        self.process_group = process_group
+        self.last_epoch = self._step_count = 0
+        rule = self._rule(num_classes, scale, min_lr, max_lr)
+        if initial_loss is not None:
+            _check.real("initial_loss", initial_loss, "the loss of the untrained network")
+        self._pending: list[float | Tensor] = []
+        self._warned: set[str] = set()
+        self._bound: list[dict[str, Any]] | None = None
+        self._num_bound = 0
+        self._ratios: list[float] = []
+        reference = _remember_initial_lrs(optimizer)
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        device = next((group["lr"].device for group in optimizer.param_groups if isinstance(group["lr"], Tensor)), None)
+        lr = float(optimizer.param_groups[reference]["lr"])
+        self._engine: HostEngine | DeviceEngine
+        if device is None:
+            self._engine = HostEngine(rule, self.total_steps, initial_loss, lr)
+        else:
+            self._engine = DeviceEngine(rule, self.total_steps, initial_loss, lr, device)
+        self._bind()
+
+    def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
+        """Set the LR for the optimizer step that follows, from its loss; the mean of it and of what was observed.
+
+        With no loss and nothing observed nothing changes, so frameworks may call `step()` as often as they like.
+        """
+        if loss is not None:
+            loss = _as_scalar(loss)
+            if self._pending:
+                self._pending.append(loss)
+        if self._pending:
+            loss = _mean(self._pending)
+            self._pending = []
+        if loss is None:
+            return
+        loss = average_over_ranks(loss, self.process_group)
+        if self._bound is not self.optimizer.param_groups or self._num_bound != len(self.optimizer.param_groups):
+            self._bind()
+        self.last_epoch += 1
+        self._step_count += 1
+        if isinstance(self._engine, HostEngine):
+            self._step_on_host(self._engine, float(loss))
+        else:
+            self._step_on_device(self._engine, loss)
+
+    def observe(self, loss: float | Tensor) -> None:
+        """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
+        loss = _as_scalar(loss)
+        self._pending.append(loss.clone() if isinstance(loss, Tensor) else loss)
+
+    def extend(self, total_steps: int) -> None:
+        """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
+        _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
+        self.total_steps = total_steps
+        self._engine.extend(total_steps)
+
+    def get_last_lr(self) -> list[Any]:
+        """The LR each group uses now, as copies; tensors stay on their device."""
+        lrs = (group["lr"] for group in self.optimizer.param_groups)
+        return [lr.clone() if isinstance(lr, Tensor) else lr for lr in lrs]
+
+    def get_lr(self) -> list[Any]:
+        """The same as `get_last_lr`: the next LR is not known before its loss."""
+        return self.get_last_lr()
+
+    def check(self) -> dict[str, Any]:
+        """What happened so far, read back to the host, with the warnings that device losses still owe.
+
+        Returns:
+            step, phase, gamma, initial_loss, lr, and how many losses were nonfinite or outside the learned range.
+
+        Raises:
+            ValueError: every loss on a device so far was one the range cannot be computed from.
+        """
+        report = {key: value for key, value in self._engine.snapshot().items() if key not in ("memory", "history")}
+        if report["nonfinite"]:
+            self._warn_nonfinite()
+        if report["outside"]:
+            self._warn_outside()
+        if report["unusable"] and not report["step"]:
+            raise ValueError(
+                f"the range of the LR could not be computed from any of the {report['unusable']} losses so far, and the "
+                "optimizer's own LR was kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
+            )
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers and CPU tensors, readable with `torch.load(weights_only=True)`; synchronises."""
+        if not isinstance(self._engine, HostEngine):
+            self.check()
+        return {
+            "version": STATE_VERSION,
+            "schedule": self.schedule.fingerprint(),
+            "total_steps": self.total_steps,
+            "last_epoch": self.last_epoch,
+            "pending": [float(loss) for loss in self._pending],
+            **self._engine.snapshot(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on exactly where the saved run stopped; before or after the optimizer's own `load_state_dict`."""
+        state = dict(state_dict)
+        expected = self.state_dict().keys()
+        if state.get("version") != STATE_VERSION or state.keys() != expected:
+            raise ValueError(
+                f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(expected)}), got "
+                f"version {state.get('version')!r}, keys {sorted(state)}"
+            )
+        if state["schedule"] != self.schedule.fingerprint():
+            raise ValueError(
+                f"the state was saved with another schedule than {self.schedule!r}: construct LearnedLR with the saved run's"
+            )
+        if state["total_steps"] != self.total_steps:
+            warnings.warn(
+                f"the saved run had total_steps={state['total_steps']}, which replaces {self.total_steps}; "
+                "call extend(total_steps) to prolong it",
+                stacklevel=2,
+            )
+        self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
+        self._step_count = self.last_epoch
+        self._pending = list(state["pending"])
+        self._engine.extend(self.total_steps)
+        self._engine.restore(state)  # type: ignore[arg-type]
+        if state["step"]:
+            for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
+                _set_lr(group, state["lr"] * ratio)
+        self._bind()
+
+    def export_lambda(self, optimizer: Optimizer | None = None) -> LambdaLR:
+        """The LRs of the run so far as a plain `LambdaLR`, for exact replay without losses or networks.
+
+        Args:
+            optimizer: a new optimizer with the same parameter groups; this schedule's own one if None. It is stepped as
+                usual in torch: `optimizer.step()`, then `scheduler.step()`. Past the end the last LR holds.
+        """
+        snapshot = self._engine.snapshot()
+        calls = snapshot["step"] + snapshot["nonfinite"] + snapshot["unusable"]
+        if not calls or len(snapshot["history"]) < calls:
+            raise RuntimeError(
+                f"{len(snapshot['history'])} of {calls} LRs are on record: run the schedule first, and capture a CUDA graph "
+                "again after extend()"
+            )
+        return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
+
+    def _rule(self, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
+        if num_classes is not None:
+            _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
+        elif self.schedule.card.gamma.needs_classes:
+            raise ValueError(
+                f"num_classes must be given for the schedule {self.schedule.card.name!r}, got None: the range of its LRs depends "
+                "on it; pass the number of classes, or the size of the vocabulary"
+            )
+        low = _check.real("min_lr", min_lr)
+        high = math.inf if max_lr is None else _check.real("max_lr", max_lr)
+        if not 0 <= low <= high or high == 0:
+            raise ValueError(
+                f"min_lr and max_lr must satisfy 0 <= min_lr <= max_lr and max_lr > 0, got {min_lr!r} and {max_lr!r}"
+            )
+        return Rule(self.schedule, num_classes, _check.positive("scale", scale), low, high)
+
+    def _bind(self) -> None:
+        """Read the groups: at the start, when one was added, and when the optimizer's state was loaded."""
+        groups = self.optimizer.param_groups
+        reference = groups[_remember_initial_lrs(self.optimizer)]
+        self._ratios = [
+            group["initial_lr"] / (reference["initial_lr"] or 1.0) if reference["initial_lr"] else 1.0
+            for group in groups
+        ]
+        self._engine.optimizer_scale = optimizer_scale(reference)
+        self._bound, self._num_bound = groups, len(groups)
+        if isinstance(self._engine, DeviceEngine):
+            lrs = [float(group["lr"]) for group in groups]
+            seen: set[int] = set()
+            for group, lr in zip(groups, lrs, strict=True):  # one tensor each, also where groups share a default
+                if (
+                    not isinstance(group["lr"], Tensor)
+                    or id(group["lr"]) in seen
+                    or group["lr"].device != self._engine.device
+                ):
+                    group["lr"] = torch.tensor(lr, dtype=torch.float32, device=self._engine.device)
+                seen.add(id(group["lr"]))
+            self._engine.bind(lrs, self._ratios)
+
+    def _step_on_host(self, engine: HostEngine, loss: float) -> None:
+        if self.on_nonfinite == "raise" and not math.isfinite(loss):
+            self._raise_nonfinite(loss)
+        if engine.step(loss):
+            for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
+                _set_lr(group, engine.lr * ratio)
+        else:
+            self._warn_nonfinite()
+        if engine.outside:
+            self._warn_outside()
+
+    def _step_on_device(self, engine: DeviceEngine, loss: float | Tensor) -> None:
+        if not isinstance(loss, Tensor):
+            loss = torch.full((), loss, device=engine.device)
+        if self.on_nonfinite == "raise":
+            if loss.is_cuda and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    'on_nonfinite="raise" must read the loss and cannot be captured in a graph: use on_nonfinite="hold"'
+                )
+            if not math.isfinite(float(loss)):
+                self._raise_nonfinite(float(loss))
+        engine.step(loss.to(engine.device, non_blocking=True))
+        lrs = [group["lr"] for group in self.optimizer.param_groups]
+        torch._foreach_copy_(lrs, list(engine.group_lrs.unbind()))
+
+    def _raise_nonfinite(self, loss: float) -> None:
+        raise FloatingPointError(
+            f"loss must be finite with on_nonfinite='raise', got {loss}: lower scale= or max_lr=, or pass "
+            "on_nonfinite='hold' to skip such steps"
+        )
+
+    def _warn_nonfinite(self) -> None:
+        self._warn_once("a loss was not finite; the LR and the schedule's state were kept (check() counts such steps)")
+
+    def _warn_outside(self) -> None:
+        low, high = self.schedule.card.loss_range or (0.0, 0.0)
+        self._warn_once(
+            f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
+            f"{self.schedule.card.name!r} was learned; its LRs may not fit"
+        )
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=4)
+
+
+def _remember_initial_lrs(optimizer: Optimizer) -> int:
+    """Keep every group's first LR as a float under `initial_lr`; the index of the first that is not 0, else 0."""
+    for group in optimizer.param_groups:
+        group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
+    return next((i for i, group in enumerate(optimizer.param_groups) if group["initial_lr"]), 0)
+
+
+def _as_scalar(loss: float | Tensor) -> float | Tensor:
+    if isinstance(loss, Tensor):
+        if loss.numel() != 1:
+            raise ValueError(f"loss must be a scalar, got shape {tuple(loss.shape)}: pass loss.mean()")
+        return loss.detach().reshape(())
+    try:
+        return float(loss)
+    except (TypeError, ValueError):
+        raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}") from None
+
+
+def _mean(losses: list[float | Tensor]) -> float | Tensor:
+    total = losses[0]
+    for loss in losses[1:]:
+        total = total + loss
+    return total / len(losses)
+
+
+def _set_lr(group: dict[str, Any], lr: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr

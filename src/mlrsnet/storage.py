@@ -1,0 +1,128 @@
+"""Schedules on disk: one safetensors file, card and network description in its metadata, a digest over all of it.
+
+Reading executes nothing: safetensors holds numbers and text only, and pickles are refused before they are opened.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors import torch as safetensors_torch
+from torch import Tensor
+
+FORMAT = "mlrsnet.schedule"
+VERSION = 1
+LARGEST_FILE = 64 * 2**20
+
+
+class ScheduleError(ValueError):
+    """A schedule that cannot be read, built or found."""
+
+
+def digest(description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over the description and every tensor's name, type, shape and bytes."""
+    sha = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        sha.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def write(path: str | os.PathLike[str], description: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Write atomically: the file is there whole, or as it was before."""
+    target = Path(path)
+    metadata = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "description": json.dumps(description, sort_keys=True),
+        "sha256": digest(description, tensors),
+    }
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(target, safetensors_torch.save(plain, metadata=metadata))
+    return target
+
+
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write to a temporary file beside `target`, flush it to disk, and rename."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The description and tensors of a file written by `write`, or one `ScheduleError`."""
+    source = Path(path)
+    _refuse_foreign(source)
+    try:
+        with safe_open(source, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise ScheduleError(
+            f"{source} is damaged or not a safetensors file ({error}): copy it again from its source"
+        ) from None
+    if metadata.get("format") != FORMAT:
+        raise ScheduleError(
+            f"{source} is a safetensors file but not a schedule (format {metadata.get('format')!r}, expected {FORMAT!r}): "
+            "pass a file written by Schedule.save"
+        )
+    if metadata.get("version") != str(VERSION):
+        raise ScheduleError(
+            f"{source} has format version {metadata.get('version')!r}, this mlrsnet reads {VERSION}: upgrade mlrsnet"
+        )
+    description = _description(source, metadata)
+    if metadata.get("sha256") != digest(description, tensors):
+        raise ScheduleError(
+            f"{source} was changed after it was saved (its digest does not match): copy it again from its source"
+        )
+    return description, tensors
+
+
+def _description(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    try:
+        description = json.loads(metadata.get("description", ""))
+    except ValueError:
+        description = None
+    if not isinstance(description, dict):
+        raise ScheduleError(f"{source} carries no readable card: copy it again from its source")
+    return description
+
+
+def _refuse_foreign(source: Path) -> None:
+    if not source.is_file():
+        raise ScheduleError(
+            f"there is no schedule file {source}: check the path, or `mlrsnet schedules list` for names"
+        )
+    size = source.stat().st_size
+    if size > LARGEST_FILE:
+        raise ScheduleError(
+            f"{source} has {size:,} bytes, a schedule at most {LARGEST_FILE:,}: pass a file written by Schedule.save"
+        )
+    with open(source, "rb") as file:
+        start = file.read(2)
+    if start == b"PK" or start[:1] == b"\x80":
+        raise ScheduleError(
+            f"{source} is a pickle (torch.save) and was not opened, because reading one can run code: pass a .safetensors "
+            "schedule; the authors' .pth checkpoints go through Schedule.from_official or `mlrsnet schedules import`"
+        )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

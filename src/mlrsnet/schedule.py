@@ -124,7 +124,7 @@ class Schedule:
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         layout: str = "official-test",
-        card: Card | None = None,
+        name: str = "official",
     ) -> "Schedule":
         """The authors' checkpoints as a schedule, one phase a file.
 
@@ -132,9 +132,9 @@ class Schedule:
             paths: one `.pth` file, or several in the order of training.
             layout: the published files belong to the meta-test network (`official-test`). Their meta-train network
                 uses the same keys with another gate order: files saved by it need `official-train`.
-            card: replaces the default one, which says what the authors published.
+            name: goes into the card.
         """
-        return cls(official.read_nets(paths, layout), card or official.CARD)
+        return cls(official.read_nets(paths, layout), replace(official.CARD, name=name))
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
         """Draw where the LR settles for each loss, one curve a phase; needs matplotlib (`mlrsnet[lab]`).

@@ -245,10 +245,8 @@ class LearnedLR(LRScheduler):
         """Read the groups: at the start, when one was added, and when the optimizer's state was loaded."""
         groups = self.optimizer.param_groups
         reference = groups[_remember_initial_lrs(self.optimizer)]
-        self._ratios = [
-            group["initial_lr"] / (reference["initial_lr"] or 1.0) if reference["initial_lr"] else 1.0
-            for group in groups
-        ]
+        unit = reference["initial_lr"]
+        self._ratios = [group["initial_lr"] / unit if unit else 1.0 for group in groups]
         self._engine.optimizer_scale = optimizer_scale(reference)
         self._bound, self._num_bound = groups, len(groups)
         if isinstance(self._engine, DeviceEngine):

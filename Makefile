@@ -1,0 +1,41 @@
+# `make demo` and `make test` do all set-up themselves: Python 3.11+, git and make are enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test setup lint format bench build clean
+
+demo: setup  ## train a small CNN on digits under six schedules; table and picture in mlrsnet-demo/
+	$(BIN)/mlrsnet demo
+
+test: setup lint  ## linter, types, import rules, then the tests
+	$(BIN)/python -m pytest
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlrsnet needs Python 3.11 or newer, this is " + sys.version)'
+	@echo 'Setting up $(VENV); the first time this downloads PyTorch, which takes a few minutes.'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup  ## cost of a step against torch's schedulers; on a GPU too where there is one
+	$(BIN)/python benchmarks/step_overhead.py
+
+build: setup
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis mlrsnet-demo

@@ -1,0 +1,1 @@
+"""Experiments that show what the core does; needs `mlrsnet[lab]`."""

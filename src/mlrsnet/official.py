@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ScheduleError(f"there is no checkpoint {path}: check the path")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        # A file, not a name: torch.load chooses other readers by the name's ending.
+        with open(path, "rb") as file, warnings.catch_warnings(action="ignore"):
+            state = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise ScheduleError(
             f"{path} is not a checkpoint of plain tensors ({type(error).__name__}): nothing in it was executed"

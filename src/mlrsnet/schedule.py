@@ -36,7 +36,7 @@ class Schedule:
     """
 
     def __init__(self, phases: ScheduleNet | Sequence[ScheduleNet], card: Card | None = None) -> None:
-        nets = [phases] if isinstance(phases, ScheduleNet) else list(phases)
+        nets = list(phases) if isinstance(phases, Sequence) else [phases]
         if not nets or not all(isinstance(net, ScheduleNet) for net in nets):
             raise TypeError(f"phases must be one or more schedule networks such as LSTMNet(), got {phases!r}")
         if any(net.config() != nets[0].config() for net in nets):

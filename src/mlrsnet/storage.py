@@ -16,6 +16,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 FORMAT = "mlrsnet.schedule"
+KEY = "mlrsnet"  # one entry, because safetensors writes several in no particular order
 VERSION = 1
 LARGEST_FILE = 64 * 2**20
 
@@ -37,14 +38,9 @@ def digest(description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 def write(path: str | os.PathLike[str], description: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write atomically: the file is there whole, or as it was before."""
     target = Path(path)
-    metadata = {
-        "format": FORMAT,
-        "version": str(VERSION),
-        "description": json.dumps(description, sort_keys=True),
-        "sha256": digest(description, tensors),
-    }
+    header = {"format": FORMAT, "version": VERSION, "sha256": digest(description, tensors), "description": description}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(target, safetensors_torch.save(plain, metadata=metadata))
+    write_atomically(target, safetensors_torch.save(plain, metadata={KEY: json.dumps(header, sort_keys=True)}))
     return target
 
 
@@ -71,36 +67,36 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     try:
         with safe_open(source, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            # Cloned, because results can depend in the last bit on how memory is aligned.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise ScheduleError(
             f"{source} is damaged or not a safetensors file ({error}): copy it again from its source"
         ) from None
-    if metadata.get("format") != FORMAT:
+    header = _header(metadata)
+    if header.get("format") != FORMAT:
         raise ScheduleError(
-            f"{source} is a safetensors file but not a schedule (format {metadata.get('format')!r}, expected {FORMAT!r}): "
-            "pass a file written by Schedule.save"
+            f"{source} is a safetensors file but not a schedule: pass a file written by Schedule.save, such as "
+            "`mlrsnet schedules list` shows"
         )
-    if metadata.get("version") != str(VERSION):
+    if header.get("version") != VERSION:
         raise ScheduleError(
-            f"{source} has format version {metadata.get('version')!r}, this mlrsnet reads {VERSION}: upgrade mlrsnet"
+            f"{source} has format version {header.get('version')!r}, this mlrsnet reads {VERSION}: upgrade mlrsnet"
         )
-    description = _description(source, metadata)
-    if metadata.get("sha256") != digest(description, tensors):
+    description = header.get("description")
+    if not isinstance(description, dict) or header.get("sha256") != digest(description, tensors):
         raise ScheduleError(
             f"{source} was changed after it was saved (its digest does not match): copy it again from its source"
         )
     return description, tensors
 
 
-def _description(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
+def _header(metadata: dict[str, str]) -> dict[str, Any]:
     try:
-        description = json.loads(metadata.get("description", ""))
+        header = json.loads(metadata.get(KEY, ""))
     except ValueError:
-        description = None
-    if not isinstance(description, dict):
-        raise ScheduleError(f"{source} carries no readable card: copy it again from its source")
-    return description
+        return {}
+    return header if isinstance(header, dict) else {}
 
 
 def _refuse_foreign(source: Path) -> None:

@@ -1,0 +1,101 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
+
+from mlrsnet import Gamma
+from mlrsnet.gamma import optimizer_scale
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes", "expected"),
+    [
+        (2.302585, 10, math.sqrt(2.302585) * math.log(23.02585) / (4 * 10**0.25)),
+        (4.60517, 100, math.sqrt(4.60517) * math.log(460.517) / (4 * 100**0.25)),
+    ],
+)
+def test_gamma_is_the_paper_formula(loss, classes, expected):
+    assert Gamma()(loss, classes) == pytest.approx(expected, rel=1e-12)
+
+
+def test_text_uses_the_perplexity():
+    loss = math.log(10_000)
+    assert Gamma()(loss, 10_000) == pytest.approx(0.87, abs=0.01)
+    assert Gamma(statistic="perplexity")(loss, 10_000) == pytest.approx(46.05, abs=0.01)
+
+
+@given(st.floats(0.01, 50), st.integers(2, 100_000), st.sampled_from(["loss", "perplexity"]))
+def test_gamma_is_positive_or_refused(loss, classes, statistic):
+    gamma = Gamma(statistic=statistic)
+    if statistic == "loss" and loss * classes <= 1:
+        with pytest.raises(ValueError, match="first loss must be a finite number >"):
+            gamma(loss, classes)
+    else:
+        value = gamma(loss, classes)
+        assert value > 0
+        assert value == pytest.approx(float(gamma.formula(torch.tensor(loss), classes)), rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", [0.0, -1.0, 0.1, math.nan, math.inf])
+def test_an_absurd_first_loss_says_what_to_pass(loss):
+    with pytest.raises(ValueError, match=r"pass initial_loss= the loss of an untrained network, about log\(num_classes\)"):
+        Gamma()(loss, 10)
+
+
+@pytest.mark.parametrize("classes", [None, 0, 1, 2.5, True])
+def test_the_number_of_classes_is_checked(classes):
+    with pytest.raises(ValueError, match="num_classes must be a whole number >= 2"):
+        Gamma()(2.3, classes)
+
+
+def test_a_perplexity_that_overflows_is_refused():
+    with pytest.raises(ValueError, match="gamma is not finite"):
+        Gamma(statistic="perplexity")(1000.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"policy": "best"}, "gamma policy must be one of"),
+        ({"statistic": "accuracy"}, "gamma statistic must be one of"),
+        ({"policy": "fixed"}, "gamma value must be a finite number, got None"),
+        ({"policy": "fixed", "value": -1.0}, "gamma value must be > 0, got -1.0"),
+        ({"value": 1.0}, "gamma value belongs to the policy 'fixed'"),
+    ],
+)
+def test_a_bad_policy_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Gamma(**arguments)
+
+
+WEIGHTS = [torch.nn.Parameter(torch.ones(1))]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scale"),
+    [
+        (SGD(WEIGHTS), 1.0),
+        (SGD(WEIGHTS, momentum=0.9), 0.1),
+        (SGD(WEIGHTS, momentum=0.9, nesterov=True), 0.1),
+        (SGD(WEIGHTS, momentum=0.9, dampening=0.5), 0.2),
+        (Adam(WEIGHTS), 0.01),
+        (Adam(WEIGHTS, betas=(0.0, 0.999)), 0.01),
+        (AdamW(WEIGHTS), 0.01),
+        (NAdam(WEIGHTS), 0.01),
+        (RAdam(WEIGHTS), 0.01),
+        (RMSprop(WEIGHTS), 0.01),
+        (RMSprop(WEIGHTS, momentum=0.5), 0.005),
+        (Adagrad(WEIGHTS), 0.01),
+    ],
+)
+def test_the_range_is_carried_over_to_the_optimizer(optimizer, scale):
+    assert optimizer_scale(optimizer.param_groups[0]) == pytest.approx(scale)
+
+
+@pytest.mark.parametrize(("key", "value"), [("momentum", 1.0), ("dampening", 1.0)])
+def test_a_momentum_without_a_range_is_refused(key, value):
+    with pytest.raises(ValueError, match=f"{key} must be"):
+        optimizer_scale({"momentum": 0.9, key: value})

@@ -1,0 +1,195 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import lstm_factors
+
+from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, ScheduleError
+
+LOSSES = [2.3, 2.1, 1.9, 1.5, 1.2, 0.9, 0.7, 0.5, 0.3, 0.1]
+
+
+def official_checkpoint(path, seed, hidden=50):
+    """A file with the names, shapes and format of the authors' checkpoints."""
+    generator = torch.Generator().manual_seed(seed)
+    width = hidden // 2
+    shapes = {
+        "layer1.fc_i2h.0": (width, 1),
+        "layer1.fc_i2h.2": (4 * hidden, width),
+        "layer1.fc_h2h.0": (width, hidden),
+        "layer1.fc_h2h.2": (4 * hidden, width),
+        "layer3": (1, hidden),
+    }
+    state = {}
+    for name, shape in shapes.items():
+        state[f"{name}.weight"] = 0.5 * torch.randn(shape, generator=generator)
+        state[f"{name}.bias"] = 0.5 * torch.randn(shape[0], generator=generator)
+    torch.save(state, path)
+    renamed = {
+        name.replace("layer1.fc_", "cells.0.").replace("layer3", "out"): tensor for name, tensor in state.items()
+    }
+    return path, renamed
+
+
+@pytest.mark.parametrize("layout", ["official-test", "official-train"])
+def test_from_official_equals_the_equations_of_its_layout(tmp_path, layout):
+    path, weights = official_checkpoint(tmp_path / "a.pth", seed=1)
+    expected = lstm_factors(weights, [[loss] for loss in LOSSES], layout, 1, 1.0)
+    np.testing.assert_allclose(Schedule.from_official(path, layout=layout).simulate(LOSSES), expected, atol=1e-6)
+
+
+def test_from_official_catches_a_swapped_gate_order(tmp_path):
+    path, weights = official_checkpoint(tmp_path / "a.pth", seed=1)
+    swapped = lstm_factors(weights, [[loss] for loss in LOSSES], "paper", 1, 1.0)  # o and g exchanged
+    assert np.abs(Schedule.from_official(path).simulate(LOSSES) - swapped).max() > 1e-2
+
+
+def test_from_official_takes_one_phase_a_file(tmp_path):
+    paths = [official_checkpoint(tmp_path / f"{seed}.pth", seed)[0] for seed in (1, 2, 3)]
+    schedule = Schedule.from_official(paths, name="three")
+    assert schedule.num_phases == 3
+    assert schedule.card.name == "three"
+    assert schedule.card.gamma.policy == "per-phase"
+    for phase, path in zip(schedule.phases, paths, strict=True):
+        torch.testing.assert_close(phase.out.weight, torch.load(path, weights_only=True)["layer3.weight"])
+
+
+def test_the_published_checkpoints_equal_the_reference_trace(official_folder):
+    trace = json.loads((official_folder / "trace.json").read_text())
+    for epoch, factors in trace["p"].items():
+        path = official_folder / f"mlr_snet_{epoch}.pth"
+        simulated = Schedule.from_official(path).simulate(trace["losses"])
+        np.testing.assert_allclose(simulated, factors, rtol=0, atol=1e-6)
+        if epoch != "1":
+            other = Schedule.from_official(path, layout="official-train").simulate(trace["losses"])
+            assert np.abs(other - factors).max() > 1e-2
+
+
+def test_from_official_refuses_what_is_not_theirs(tmp_path):
+    with pytest.raises(ScheduleError, match="there is no checkpoint"):
+        Schedule.from_official(tmp_path / "none.pth")
+    with pytest.raises(ScheduleError, match="paths must name at least one checkpoint"):
+        Schedule.from_official([])
+    torch.save({"weight": torch.ones(1)}, tmp_path / "other.pth")
+    with pytest.raises(ScheduleError, match="must hold the authors' tensors"):
+        Schedule.from_official(tmp_path / "other.pth")
+    (tmp_path / "noise.pth").write_bytes(b"\x80\x02noise")
+    with pytest.raises(ScheduleError, match="nothing in it was executed"):
+        Schedule.from_official(tmp_path / "noise.pth")
+    path, _ = official_checkpoint(tmp_path / "a.pth", seed=1)
+    with pytest.raises(ScheduleError, match="does not fit the layout 'paper'"):
+        Schedule.from_official(path, layout="paper")
+
+
+def test_save_and_load_keep_every_bit(schedule, tmp_path):
+    schedule.save(tmp_path / "s.safetensors")
+    loaded = Schedule.load(tmp_path / "s.safetensors")
+    assert loaded.card == schedule.card
+    assert loaded.net.config() == schedule.net.config()
+    assert loaded.fingerprint() == schedule.fingerprint()
+    np.testing.assert_array_equal(loaded.simulate(LOSSES), schedule.simulate(LOSSES))
+
+
+def test_a_full_card_survives(tmp_path):
+    card = Card(
+        name="mine",
+        description="for the test",
+        learned_on="digits",
+        optimizer="SGD(momentum=0.9)",
+        total_steps=570,
+        gamma=Gamma("fixed", value=0.7),
+        loss_range=(0.01, 2.5),
+        results={"digits": {"accuracy": 97.2}},
+    )
+    Schedule(MLPNet(), card).save(tmp_path / "s.safetensors")
+    assert Schedule.load(tmp_path / "s.safetensors").card == card
+
+
+def test_phases_are_spread_over_the_losses_and_share_the_memory():
+    torch.manual_seed(0)
+    nets = [LSTMNet(6) for _ in range(3)]
+    expected, state = [], nets[0].initial_state()
+    for step, loss in enumerate(LOSSES):
+        factor, state = nets[min(3 * step // 10, 2)](torch.tensor([loss]), state)
+        expected.append(2.0 * factor.item())
+    np.testing.assert_allclose(Schedule(nets).simulate(LOSSES, gamma=2.0), expected, rtol=1e-6)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20), st.floats(1e-3, 1e3))
+def test_simulated_lrs_are_positive_and_at_most_gamma(losses, gamma):
+    torch.manual_seed(0)
+    for net in (LSTMNet(6), LSTMNet(6, inputs=("loss", "progress"), sharpness=4.0, anneal="linear")):
+        lrs = Schedule([net, net]).simulate(losses, gamma)
+        assert lrs.shape == (len(losses),)
+        assert np.all((lrs > 0) & (lrs <= gamma))
+
+
+def test_losses_are_scaled_as_the_card_says():
+    torch.manual_seed(0)
+    plain = LSTMNet(6)
+    for scale, divisor in (("log_classes", math.log(10)), ("initial", LOSSES[0])):
+        net = LSTMNet(6, loss_scale=scale)
+        net.load_state_dict(plain.state_dict())
+        expected = Schedule(plain).simulate([loss / divisor for loss in LOSSES])
+        np.testing.assert_allclose(Schedule(net).simulate(LOSSES, num_classes=10), expected, rtol=1e-6)
+    # without classes, the first loss stands in for log(classes)
+    np.testing.assert_allclose(
+        Schedule(LSTMNet(6, loss_scale="log_classes")).simulate(LOSSES).shape, Schedule(plain).simulate(LOSSES).shape
+    )
+
+
+def test_for_text_divides_by_log_vocabulary_and_reads_the_perplexity(paper):
+    text = paper.for_text()
+    assert text.net.loss_scale == "log_classes"
+    assert text.card.gamma == Gamma(statistic="perplexity")
+    scaled = paper.simulate([loss / math.log(10_000) for loss in LOSSES])
+    np.testing.assert_allclose(text.simulate(LOSSES, num_classes=10_000), scaled, rtol=1e-6)
+    assert paper.net.loss_scale == "none"
+
+
+def test_a_schedule_is_not_touched_by_later_training():
+    net = LSTMNet(6)
+    schedule = Schedule(net)
+    before = schedule.simulate(LOSSES)
+    for parameter in net.parameters():
+        parameter.data.zero_()
+    np.testing.assert_array_equal(schedule.simulate(LOSSES), before)
+    assert not any(parameter.requires_grad for parameter in schedule.net.parameters())
+
+
+def test_plot_draws_a_curve_a_phase(schedule, tmp_path):
+    axes = schedule.plot(tmp_path / "s.png")
+    assert len(axes.lines) == schedule.num_phases
+    assert all(len(line.get_ydata()) > 100 and np.isfinite(line.get_ydata()).all() for line in axes.lines)
+    assert (tmp_path / "s.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Schedule([]), TypeError, "phases must be one or more schedule networks"),
+        (lambda: Schedule(torch.nn.Linear(1, 1)), TypeError, "phases must be one or more schedule networks"),
+        (lambda: Schedule([LSTMNet(5), LSTMNet(6)]), ValueError, "all phases must have one description"),
+        (lambda: Schedule(MLPNet()).simulate([]), ValueError, "losses must be a non-empty list of finite numbers"),
+        (lambda: Schedule(MLPNet()).simulate([1.0, math.nan]), ValueError, "losses must be a non-empty list of finite"),
+        (lambda: Schedule(MLPNet()).simulate([1.0], gamma=0), ValueError, "gamma must be > 0, got 0"),
+        (lambda: Schedule(MLPNet(loss_scale="initial")).simulate([-1.0]), ValueError, "the first loss must be > 0"),
+        (lambda: Card(loss_range=(2.0, 1.0)), ValueError, "loss_range must be"),
+        (lambda: Card(total_steps=0), ValueError, "total_steps must be a whole number >= 1"),
+        (lambda: Card.from_dict({"nam": "x"}), ValueError, "unknown card fields"),
+    ],
+)
+def test_a_bad_argument_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_weights_that_are_not_finite_are_refused():
+    net = LSTMNet(4)
+    net.out.bias.data.fill_(math.nan)
+    with pytest.raises(ScheduleError, match=r"out.bias of phase 0 is not finite"):
+        Schedule(net)

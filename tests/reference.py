@@ -31,7 +31,9 @@ def cell(w: dict[str, list], x: list[float], h: list[float], c: list[float], lay
     return [sigmoid(gates["o"][j]) * math.tanh(new_c[j]) for j in range(size)], new_c
 
 
-def lstm_factors(state_dict: dict, features: list[list[float]], layout: str, layers: int, sharpness: float) -> list[float]:
+def lstm_factors(
+    state_dict: dict, features: list[list[float]], layout: str, layers: int, sharpness: float
+) -> list[float]:
     """p_t = sigmoid(k (W3 h_t + b3)) for a list of feature vectors, from zero memory."""
     w = {name: tensor.double().tolist() for name, tensor in state_dict.items()}
     size = len(w["out.weight"][0])

@@ -41,7 +41,9 @@ def test_gamma_is_positive_or_refused(loss, classes, statistic):
 
 @pytest.mark.parametrize("loss", [0.0, -1.0, 0.1, math.nan, math.inf])
 def test_an_absurd_first_loss_says_what_to_pass(loss):
-    with pytest.raises(ValueError, match=r"pass initial_loss= the loss of an untrained network, about log\(num_classes\)"):
+    with pytest.raises(
+        ValueError, match=r"pass initial_loss= the loss of an untrained network, about log\(num_classes\)"
+    ):
         Gamma()(loss, 10)
 
 

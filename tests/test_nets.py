@@ -46,7 +46,9 @@ def test_mlp_equals_its_equation():
     w = {name: tensor.tolist() for name, tensor in net.state_dict().items()}
     hidden = relu(affine(w["hidden.weight"], w["hidden.bias"], [1.7]))
     expected = sigmoid(3.0 * affine(w["out.weight"], w["out.bias"], hidden)[0])
-    assert net(torch.tensor([1.7], dtype=torch.float64), net.initial_state())[0].item() == pytest.approx(expected, 1e-12)
+    assert net(torch.tensor([1.7], dtype=torch.float64), net.initial_state())[0].item() == pytest.approx(
+        expected, 1e-12
+    )
 
 
 def test_paper_sizes_and_default_initialisation():

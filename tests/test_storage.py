@@ -73,7 +73,9 @@ class Bomb:
 def test_a_pickle_is_refused_and_nothing_in_it_runs(tmp_path, monkeypatch, write, reader):
     monkeypatch.chdir(tmp_path)
     write(Bomb(), tmp_path / "s.safetensors")
-    with pytest.raises(ScheduleError, match="was not opened, because reading one can run code|nothing in it was executed"):
+    with pytest.raises(
+        ScheduleError, match=r"was not opened, because reading one can run code|nothing in it was executed"
+    ):
         reader(tmp_path / "s.safetensors")
     assert not (tmp_path / "executed").exists()
 

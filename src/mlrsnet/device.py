@@ -149,15 +149,14 @@ class DeviceEngine:
     def snapshot(self) -> Snapshot:
         """Everything that the next step depends on; synchronises."""
         counts, values, calls = self.counts.tolist(), self.values.tolist(), int(self._calls())
-        known: list[Any] = [None if math.isnan(value) else value for value in values]
         return Snapshot(
             step=counts[0],
             phase=counts[1],
             nonfinite=counts[2],
             unusable=counts[3],
             outside=counts[4],
-            initial_loss=known[0],
-            gamma=known[1],
+            initial_loss=values[0],
+            gamma=values[1],
             lr=values[2],
             memory=self.carry.memory.cpu().clone(),
             history=self.history[: min(calls, len(self.history) - 1)].double().cpu(),
@@ -166,9 +165,7 @@ class DeviceEngine:
     def restore(self, saved: Snapshot) -> None:
         """Go on from a snapshot, in place."""
         counts = [saved["step"], saved["phase"], saved["nonfinite"], saved["unusable"], saved["outside"]]
-        values = [
-            math.nan if value is None else value for value in (saved["initial_loss"], saved["gamma"], saved["lr"])
-        ]
+        values = [saved["initial_loss"], saved["gamma"], saved["lr"]]
         self.counts[:5] = torch.tensor(counts, device=self.device)
         self.values.copy_(torch.tensor(values))
         self.carry.memory.copy_(saved["memory"])

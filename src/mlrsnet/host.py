@@ -86,13 +86,14 @@ class HostEngine:
     """Algorithm 2, a step at a time, on the host. See `Rule` for what a step is."""
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
-        self.rule, self.total_steps, self.initial_loss, self.lr = rule, total_steps, initial_loss, lr
+        self.rule, self.total_steps, self.lr = rule, total_steps, lr
         self.optimizer_scale = 1.0
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.memory = rule.schedule.net.initial_state().cpu().numpy()
         self.step_count, self.phase, self.gamma, self.divisor = 0, -1, math.nan, math.nan
         self.nonfinite = self.unusable = self.outside = 0
         self.history = array("d")
+        self.initial_loss: float | None = None
         if initial_loss is not None:
             self._begin(initial_loss)
 
@@ -115,8 +116,8 @@ class HostEngine:
         return Snapshot(
             step=self.step_count,
             phase=self.phase,
-            initial_loss=self.initial_loss,
-            gamma=None if math.isnan(self.gamma) else self.gamma,
+            initial_loss=math.nan if self.initial_loss is None else self.initial_loss,
+            gamma=self.gamma,
             lr=self.lr,
             memory=torch.from_numpy(self.memory.copy()),
             nonfinite=self.nonfinite,
@@ -131,10 +132,10 @@ class HostEngine:
         self.nonfinite, self.unusable, self.outside = saved["nonfinite"], saved["unusable"], saved["outside"]
         self.memory = saved["memory"].to(self.rule.schedule.net.initial_state()).cpu().numpy().copy()
         self.history = array("d", saved["history"].tolist())
-        self.initial_loss, self.gamma, self.divisor = saved["initial_loss"], math.nan, math.nan
-        if self.initial_loss is not None:
-            self._begin(self.initial_loss)
-        if saved["gamma"] is not None:
+        self.initial_loss, self.gamma, self.divisor = None, math.nan, math.nan
+        if not math.isnan(saved["initial_loss"]):
+            self._begin(saved["initial_loss"])
+        if not math.isnan(saved["gamma"]):
             self.gamma = saved["gamma"]
 
     def _begin(self, loss: float) -> None:

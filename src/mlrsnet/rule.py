@@ -28,12 +28,12 @@ class Rule:
 
 
 class Snapshot(TypedDict):
-    """An engine's memory as plain numbers and CPU tensors; any engine goes on from any other's."""
+    """An engine's memory as plain numbers and CPU tensors; any engine goes on from any other's. NaN: not known yet."""
 
     step: int
     phase: int
-    initial_loss: float | None
-    gamma: float | None
+    initial_loss: float
+    gamma: float
     lr: float
     memory: Tensor
     nonfinite: int

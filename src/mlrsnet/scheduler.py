@@ -24,6 +24,7 @@ from mlrsnet.rule import Rule
 from mlrsnet.schedule import Schedule
 
 STATE_VERSION = 1
+FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 class LearnedLR(LRScheduler):
@@ -173,10 +174,10 @@ class LearnedLR(LRScheduler):
             self.check()
         return {
             "version": STATE_VERSION,
-            "schedule": self.schedule.fingerprint(),
+            "schedule": self._schedule_number(),
             "total_steps": self.total_steps,
             "last_epoch": self.last_epoch,
-            "pending": [float(loss) for loss in self._pending],
+            "pending": torch.tensor([float(loss) for loss in self._pending], dtype=torch.float64),
             **self._engine.snapshot(),
         }
 
@@ -189,7 +190,7 @@ class LearnedLR(LRScheduler):
                 f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(expected)}), got "
                 f"version {state.get('version')!r}, keys {sorted(state)}"
             )
-        if state["schedule"] != self.schedule.fingerprint():
+        if state["schedule"] != self._schedule_number():
             raise ValueError(
                 f"the state was saved with another schedule than {self.schedule!r}: construct LearnedLR with the saved run's"
             )
@@ -201,7 +202,7 @@ class LearnedLR(LRScheduler):
             )
         self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
         self._step_count = self.last_epoch
-        self._pending = list(state["pending"])
+        self._pending = state["pending"].tolist()
         self._engine.extend(self.total_steps)
         self._engine.restore(state)  # type: ignore[arg-type]
         if state["step"]:
@@ -224,6 +225,10 @@ class LearnedLR(LRScheduler):
                 "again after extend()"
             )
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
+
+    def _schedule_number(self) -> int:
+        """The schedule's fingerprint as a number, since a state holds numbers and tensors only."""
+        return int(self.schedule.fingerprint()[:15], 16)
 
     def _rule(self, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
         if num_classes is not None:
@@ -250,17 +255,9 @@ class LearnedLR(LRScheduler):
         self._engine.optimizer_scale = optimizer_scale(reference)
         self._bound, self._num_bound = groups, len(groups)
         if isinstance(self._engine, DeviceEngine):
-            lrs = [float(group["lr"]) for group in groups]
-            seen: set[int] = set()
-            for group, lr in zip(groups, lrs, strict=True):  # one tensor each, also where groups share a default
-                if (
-                    not isinstance(group["lr"], Tensor)
-                    or id(group["lr"]) in seen
-                    or group["lr"].device != self._engine.device
-                ):
-                    group["lr"] = torch.tensor(lr, dtype=torch.float32, device=self._engine.device)
-                seen.add(id(group["lr"]))
-            self._engine.bind(lrs, self._ratios)
+            self._ratios = torch.tensor(self._ratios).tolist()  # as the device holds them
+            self._engine.bind([float(group["lr"]) for group in groups], self._ratios)
+            _give_own_tensors(self.optimizer, self._engine.device)
 
     def _step_on_host(self, engine: HostEngine, loss: float) -> None:
         if self.on_nonfinite == "raise" and not math.isfinite(loss):
@@ -275,7 +272,7 @@ class LearnedLR(LRScheduler):
 
     def _step_on_device(self, engine: DeviceEngine, loss: float | Tensor) -> None:
         if not isinstance(loss, Tensor):
-            loss = torch.full((), loss, device=engine.device)
+            loss = torch.full((), loss if abs(loss) <= FLOAT32_MAX else loss * math.inf, device=engine.device)
         if self.on_nonfinite == "raise":
             if loss.is_cuda and torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
@@ -314,6 +311,16 @@ def _remember_initial_lrs(optimizer: Optimizer) -> int:
     for group in optimizer.param_groups:
         group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
     return next((i for i, group in enumerate(optimizer.param_groups) if group["initial_lr"]), 0)
+
+
+def _give_own_tensors(optimizer: Optimizer, device: torch.device) -> None:
+    """One LR tensor a group: groups made from one default share it, with each other and with groups added later."""
+    taken = {id(optimizer.defaults.get("lr"))}
+    for group in optimizer.param_groups:
+        lr = group["lr"]
+        if not isinstance(lr, Tensor) or id(lr) in taken or lr.device != device:
+            group["lr"] = torch.tensor(float(lr), dtype=torch.float32, device=device)
+        taken.add(id(group["lr"]))
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

@@ -1,0 +1,185 @@
+"""What `LearnedLR.step` costs, as ratios measured in one run.
+
+CPU: one step of the paper's schedule (LSTM, 50 cells, 3 phases, float LR) against `CosineAnnealingLR.step` and against
+the whole training step of a small CNN at batch 64. To reach: 60 microseconds, one fifth of the CNN's step.
+
+GPU: the same inside the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD).
+To reach on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
+
+    python benchmarks/step_overhead.py [--out results/step_overhead.json]
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+from mlrsnet import LearnedLR, LSTMNet, Schedule
+from mlrsnet.card import versions
+from mlrsnet.device import DeviceEngine
+from mlrsnet.lab.models.small_cnn import small_cnn
+
+STEPS = 1_000_000  # a horizon none of the loops below reaches
+
+
+def paper_schedule() -> Schedule:
+    torch.manual_seed(0)
+    return Schedule([LSTMNet() for _ in range(3)])
+
+
+def microseconds(call: Callable[[], Any], repeats: int, wait: Callable[[], None] = lambda: None) -> float:
+    """One timing of `repeats` calls."""
+    wait()
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    wait()
+    return 1e6 * (time.perf_counter() - begin) / repeats
+
+
+def interleaved(
+    calls: dict[str, Callable[[], Any]], repeats: int, rounds: int, wait: Callable[[], None]
+) -> dict[str, float]:
+    """Median microseconds of each call, timed in turns so that a busy machine disturbs all alike."""
+    for call in calls.values():
+        microseconds(call, repeats, wait)
+    timings = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            timings[name].append(microseconds(call, repeats, wait))
+    return {name: median(values) for name, values in timings.items()}
+
+
+def on_cpu() -> dict[str, float]:
+    torch.manual_seed(0)
+    model, images, labels = small_cnn(), torch.randn(64, 1, 8, 8), torch.randint(10, (64,))
+    optimizer = SGD(model.parameters(), lr=0.1)
+    learned = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
+    cosine = CosineAnnealingLR(SGD(model.parameters(), lr=0.1), STEPS)
+    cosine.optimizer.step()
+    loss = torch.tensor(2.3)
+
+    def train() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    calls = {"learned": lambda: learned.step(loss), "cosine": cosine.step, "training_step": train}
+    found = interleaved(calls, repeats=300, rounds=15, wait=lambda: None)
+    return {
+        "learned_us": found["learned"],
+        "cosine_us": found["cosine"],
+        "training_step_us": found["training_step"],
+        "learned_over_cosine": found["learned"] / found["cosine"],
+        "learned_over_training_step": found["learned"] / found["training_step"],
+    }
+
+
+def resnet18() -> nn.Module:
+    from torchvision.models import resnet18 as torchvision_resnet18
+
+    model = torchvision_resnet18(num_classes=10)
+    model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    model.maxpool = nn.Identity()
+    return model.cuda().to(memory_format=torch.channels_last)
+
+
+def captured(call: Callable[[], Any], warm_up: int = 3) -> torch.cuda.CUDAGraph:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(warm_up):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+def captured_training(learned: bool) -> tuple[torch.cuda.CUDAGraph, LearnedLR | None]:
+    torch.manual_seed(0)
+    model = resnet18()
+    images = torch.randn(128, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.randint(10, (128,), device="cuda")
+    optimizer = SGD(model.parameters(), lr=torch.tensor(0.01, device="cuda"), weight_decay=5e-4, fused=True)
+    lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10, scale=0.01) if learned else None
+
+    def train() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        if lr is not None:
+            lr.step(loss)
+        optimizer.step()
+
+    return captured(train, warm_up=5), lr
+
+
+def captured_schedule(fused: bool, steps: int) -> torch.cuda.CUDAGraph:
+    """Nothing but `steps` LR steps in one graph."""
+    optimizer = SGD([nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
+    lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
+    if not fused:
+        lr._engine = DeviceEngine(lr._engine.rule, STEPS, None, 0.1, torch.device("cuda", 0), fused=False)
+        lr._bind()
+    loss = torch.tensor(2.3, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")  # any synchronisation raises
+    lr.step(loss)
+    torch.cuda.set_sync_debug_mode("default")
+    return captured(lambda: [lr.step(loss) for _ in range(steps)])
+
+
+def on_gpu() -> dict[str, float]:
+    steps = 100
+    plain, _ = captured_training(learned=False)
+    driven, lr = captured_training(learned=True)
+    calls = {
+        "plain": plain.replay,
+        "driven": driven.replay,
+        "alone": captured_schedule(True, steps).replay,
+        "torch": captured_schedule(False, steps).replay,
+    }
+    found = interleaved(calls, repeats=50, rounds=25, wait=torch.cuda.synchronize)
+    assert lr is not None
+    assert lr.check()["step"] > 50 * 25, "the captured schedule did not advance"
+    return {
+        "training_step_us": found["plain"],
+        "driven_training_step_us": found["driven"],
+        "learned_alone_us": found["alone"] / steps,
+        "learned_alone_without_the_kernel_us": found["torch"] / steps,
+        "added_to_training_step_us": found["driven"] - found["plain"],
+        "added_over_training_step": found["driven"] / found["plain"] - 1,
+        "alone_over_training_step": found["alone"] / steps / found["plain"],
+        "synchronisations": 0,  # captured_schedule raises on the first
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--out", type=Path, help="write the numbers as JSON")
+    out = arguments.parse_args().out
+    record: dict[str, Any] = {"versions": versions(), "machine": platform.platform()}
+    torch.set_num_threads(2)
+    record["cpu"] = {"device": f"CPU, {torch.get_num_threads()} threads", **on_cpu()}
+    if torch.cuda.is_available():
+        record["gpu"] = {"device": torch.cuda.get_device_name(), **on_gpu()}
+    text = json.dumps(record, indent=1)
+    print(text)
+    if out:
+        out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

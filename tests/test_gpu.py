@@ -1,0 +1,202 @@
+"""The device path on a real GPU: `pytest -m gpu`, by hand."""
+
+import math
+
+import pytest
+import torch
+from conftest import SCHEDULES, Task
+from torch.optim import SGD, Adam
+
+from mlrsnet import LearnedLR
+from mlrsnet.device import DeviceEngine
+from mlrsnet.rule import Rule
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+STEPS = 30
+
+
+def move(task):
+    task.model.cuda()
+    task.inputs, task.labels = task.inputs.cuda(), task.labels.cuda()
+    return task
+
+
+def make(name, parameters, lr):
+    if name == "sgd":
+        return SGD(parameters, lr=lr, fused=True)
+    if name == "heavy-ball":
+        return SGD(parameters, lr=lr, momentum=0.9, fused=True)
+    return Adam(parameters, lr=lr, capturable=True)
+
+
+def capture(call):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+class Captured:
+    """A training whose whole step is one CUDA graph; batch and labels are static buffers."""
+
+    def __init__(self, schedule, optimizer_name, total_steps=STEPS):
+        self.task = move(Task())
+        self.x, self.y = self.task.inputs[0].clone(), self.task.labels[0].clone()
+        lr = torch.tensor(0.1, device="cuda")
+        self.optimizer = make(optimizer_name, self.task.model.parameters(), lr)
+        self.lr = LearnedLR(self.optimizer, schedule, total_steps=total_steps, num_classes=5)
+        begin = [p.detach().clone() for p in self.task.model.parameters()]
+        saved = self.lr.state_dict()
+        self.graph = capture(self.step)
+        with torch.no_grad():
+            for parameter, value in zip(self.task.model.parameters(), begin, strict=True):
+                parameter.copy_(value)
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                if value is not None:
+                    value.zero_()
+        self.lr.load_state_dict(saved)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(self.task.model(self.x), self.y)
+        loss.backward()
+        self.lr.step(loss)
+        self.optimizer.step()
+
+    def run(self, steps):
+        used = []
+        for step in steps:
+            self.x.copy_(self.task.inputs[step % 64])
+            self.y.copy_(self.task.labels[step % 64])
+            self.graph.replay()
+            used.append(self.lr.get_last_lr()[0])
+        return [lr.item() for lr in used]
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request):
+    torch.manual_seed(1)
+    return SCHEDULES[request.param]()
+
+
+def test_the_kernel_equals_the_torch_path(schedule):
+    rule = Rule(schedule, 5, 1.0, 1e-7, 50.0)
+    device = torch.device("cuda", 0)
+    engines = [DeviceEngine(rule, STEPS, None, 0.1, device, fused=fused) for fused in (True, False)]
+    for engine in engines:
+        engine.bind([0.1, 0.2, 0.0], [1.0, 2.0, 0.0])
+    for step in range(STEPS + 5):
+        loss = torch.tensor(math.nan if step in (0, 7) else 2.3 - 0.05 * step + 0.3 * math.sin(step), device="cuda")
+        for engine in engines:
+            engine.step(loss)
+        fused, plain = engines
+        torch.testing.assert_close(fused.group_lrs, plain.group_lrs, rtol=2e-5, atol=1e-9)
+        torch.testing.assert_close(fused.counts, plain.counts)
+        torch.testing.assert_close(fused.values, plain.values, rtol=2e-5, atol=1e-9, equal_nan=True)
+        torch.testing.assert_close(fused.carry.memory, plain.carry.memory, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(engines[0].history, engines[1].history, rtol=2e-5, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["sgd", "heavy-ball", "adam"])
+def test_a_captured_step_equals_the_eager_one_on_the_host(schedule, name):
+    used = Captured(schedule, name).run(range(STEPS + 3))
+    task = move(Task())
+    optimizer = make(name, task.model.parameters(), 0.1 if name != "adam" else torch.tensor(0.1, device="cuda"))
+    lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5)
+    expected = []
+    for step in range(STEPS + 3):
+        loss = task.backward(step, optimizer)
+        lr.step(loss)
+        optimizer.step()
+        expected.append(float(lr.get_last_lr()[0]))
+    assert used == pytest.approx(expected, rel=2e-3)
+
+
+def test_a_step_never_synchronises(schedule):
+    task = move(Task())
+    optimizer = SGD(task.model.parameters(), lr=torch.tensor(0.1, device="cuda"), fused=True)
+    lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5)
+    task.backward(0, optimizer)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(STEPS):
+            loss = task.backward(step, optimizer)
+            lr.observe(loss)
+            lr.observe(loss)
+            lr.step()
+            lr.step(loss)
+            lr.step()
+            lr.get_last_lr()
+            optimizer.step()
+        lr.extend(2 * STEPS)
+        lr.step(loss)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert lr.check()["step"] == 2 * STEPS + 1
+
+
+def test_phases_switch_and_extend_works_inside_a_graph(schedule):
+    run = Captured(schedule, "sgd", total_steps=12)
+    k = schedule.num_phases
+    for step in range(14):
+        run.run([step])
+        assert run.lr.check()["phase"] == min(k * step // 12, k - 1)
+    run.lr.extend(60)
+    run.run([14])
+    assert run.lr.check()["phase"] == min(k * 14 // 60, k - 1)
+
+
+def test_a_captured_run_resumes_in_another_process_form(schedule):
+    whole = Captured(schedule, "sgd").run(range(STEPS))
+    first = Captured(schedule, "sgd")
+    used = first.run(range(10))
+    second = Captured(schedule, "sgd")
+    second.task.model.load_state_dict(first.task.model.state_dict())
+    second.lr.load_state_dict(first.lr.state_dict())
+    assert used + second.run(range(10, STEPS)) == whole
+
+
+def test_a_nonfinite_loss_inside_a_graph_is_held_and_told_later(schedule):
+    run = Captured(schedule, "sgd")
+    before = run.run(range(5))[-1]
+    with torch.no_grad():
+        good = run.task.model[0].bias.clone()
+        run.task.model[0].bias.fill_(math.nan)
+    assert run.run([5]) == [before]
+    with torch.no_grad():
+        run.task.model[0].bias.copy_(good)
+    with pytest.warns(UserWarning, match="a loss was not finite"):
+        report = run.lr.check()
+    assert (report["step"], report["nonfinite"]) == (5, 1)
+
+
+def test_raising_is_refused_under_capture(schedule):
+    optimizer = SGD([torch.nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
+    lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5, on_nonfinite="raise")
+    loss = torch.tensor(1.6, device="cuda")
+    lr.step(loss)
+    with pytest.raises(RuntimeError, match="cannot be captured in a graph"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        lr.step(loss)
+
+
+def test_export_lambda_replays_a_captured_run(schedule):
+    run = Captured(schedule, "sgd")
+    used = run.run(range(STEPS))
+    optimizer = SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    replay = run.lr.export_lambda(optimizer)
+    replayed = []
+    for _ in used:
+        replayed.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        replay.step()
+    assert replayed == used

@@ -106,7 +106,7 @@ def captured(call: Callable[[], Any], warm_up: int = 3) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def captured_training(learned: bool) -> tuple[torch.cuda.CUDAGraph, LearnedLR | None]:
+def captured_training(learned: bool) -> tuple[Callable[[], None], LearnedLR | None]:
     torch.manual_seed(0)
     model = resnet18()
     images = torch.randn(128, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
@@ -123,10 +123,15 @@ def captured_training(learned: bool) -> tuple[torch.cuda.CUDAGraph, LearnedLR | 
             lr.step(loss)
         optimizer.step()
 
-    return captured(train, warm_up=5), lr
+    graph = captured(train, warm_up=5)
+
+    def replay(keep: object = train) -> None:  # the graph reads buffers that only `train` holds
+        graph.replay()
+
+    return replay, lr
 
 
-def captured_schedule(fused: bool, steps: int) -> torch.cuda.CUDAGraph:
+def captured_schedule(fused: bool, steps: int) -> Callable[[], None]:
     """Nothing but `steps` LR steps in one graph."""
     optimizer = SGD([nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
     lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
@@ -138,30 +143,34 @@ def captured_schedule(fused: bool, steps: int) -> torch.cuda.CUDAGraph:
     torch.cuda.set_sync_debug_mode("error")  # any synchronisation raises
     lr.step(loss)
     torch.cuda.set_sync_debug_mode("default")
-    return captured(lambda: [lr.step(loss) for _ in range(steps)])
+    graph = captured(lambda: [lr.step(loss) for _ in range(steps)])
+
+    def replay(keep: object = (lr, loss)) -> None:
+        graph.replay()
+
+    return replay
 
 
-def on_gpu() -> dict[str, float]:
-    steps = 100
-    plain, _ = captured_training(learned=False)
-    driven, lr = captured_training(learned=True)
-    calls = {
-        "plain": plain.replay,
-        "driven": driven.replay,
-        "alone": captured_schedule(True, steps).replay,
-        "torch": captured_schedule(False, steps).replay,
-    }
+def on_gpu(copies: int = 3, steps: int = 100) -> dict[str, Any]:
+    """Several copies of both training steps, since where a graph's buffers lie in memory changes its time a little."""
+    calls, driven = {"alone": captured_schedule(True, steps), "torch": captured_schedule(False, steps)}, []
+    for copy in range(copies):
+        calls[f"plain{copy}"], _ = captured_training(learned=False)
+        calls[f"driven{copy}"], lr = captured_training(learned=True)
+        driven.append(lr)
     found = interleaved(calls, repeats=50, rounds=25, wait=torch.cuda.synchronize)
-    assert lr is not None
-    assert lr.check()["step"] > 50 * 25, "the captured schedule did not advance"
+    assert all(lr is not None and lr.check()["step"] > 50 * 25 for lr in driven), "a captured schedule did not advance"
+    plain, with_lr = (sum(found[f"{kind}{copy}"] for copy in range(copies)) / copies for kind in ("plain", "driven"))
     return {
-        "training_step_us": found["plain"],
-        "driven_training_step_us": found["driven"],
+        "training_step_us": plain,
+        "training_step_copies_us": [found[f"plain{copy}"] for copy in range(copies)],
+        "driven_training_step_us": with_lr,
+        "driven_training_step_copies_us": [found[f"driven{copy}"] for copy in range(copies)],
         "learned_alone_us": found["alone"] / steps,
         "learned_alone_without_the_kernel_us": found["torch"] / steps,
-        "added_to_training_step_us": found["driven"] - found["plain"],
-        "added_over_training_step": found["driven"] / found["plain"] - 1,
-        "alone_over_training_step": found["alone"] / steps / found["plain"],
+        "added_to_training_step_us": with_lr - plain,
+        "added_over_training_step": with_lr / plain - 1,
+        "alone_over_training_step": found["alone"] / steps / plain,
         "synchronisations": 0,  # captured_schedule raises on the first
     }
 

@@ -116,12 +116,13 @@ class DeviceEngine:
             self.bind([lr], [1.0])
             self.kernel(self.carry.lr, 1.0, **{name: buffer.clone() for name, buffer in self._buffers().items()})
 
-    def bind(self, lrs: list[float], ratios: list[float]) -> None:
-        """Take over the parameter groups' LRs: from now on `group_lrs[i]` = alpha_t * ratios[i]."""
+    def bind(self, lrs: list[float], ratios: list[float]) -> list[Tensor]:
+        """Take over the parameter groups' LRs; group i's is the i-th tensor returned, alpha_t * ratios[i] from now on."""
         if len(lrs) != len(self.group_lrs):
             self.group_lrs, self.ratios = (torch.empty(len(lrs), device=self.device) for _ in range(2))
         self.group_lrs.copy_(torch.tensor(lrs))
         self.ratios.copy_(torch.tensor(ratios))
+        return list(self.group_lrs.unbind())
 
     @torch.no_grad()
     def step(self, loss: Tensor) -> None:

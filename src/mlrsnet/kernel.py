@@ -9,13 +9,14 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
 from mlrsnet import features
 from mlrsnet.gamma import POLICIES
 from mlrsnet.nets import LSTMNet
 from mlrsnet.rule import Rule
 
+NUM_WARPS = 8
 LARGEST_HIDDEN = 64
 """Larger cells would not fit a block's registers; they take the torch path."""
 
@@ -31,34 +32,37 @@ def _tanh(z):
 
 
 @triton.jit
-def _product(matrix, stride, num_rows, num_columns, vector, BLOCK: tl.constexpr):
-    """W v for a matrix in memory and a vector in registers, both padded to BLOCK."""
-    rows, columns = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
-    inside = (rows[:, None] < num_rows) & (columns[None, :] < num_columns)
-    tile = tl.load(matrix + rows[:, None] * stride + columns[None, :], mask=inside, other=0.0)
-    return tl.sum(tile * vector[None, :], axis=1)
+def _product(matrix, vector, BLOCK: tl.constexpr):
+    """W v for a BLOCK x BLOCK matrix in memory and a vector in registers."""
+    place = tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    return tl.sum(tl.load(matrix + place) * vector[None, :], axis=1)
 
 
 @triton.jit
-def _gate(W2, b2, gate: tl.constexpr, from_x, from_h, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """One gate before its squashing: its rows of W2 times (from_x, from_h), plus its part of b2."""
-    cells = tl.arange(0, BLOCK)
-    rows = W2 + gate * HIDDEN * 2 * WIDTH
-    z = tl.load(b2 + gate * HIDDEN + cells, mask=cells < HIDDEN, other=0.0)
-    z += _product(rows, 2 * WIDTH, HIDDEN, WIDTH, from_x, BLOCK)
-    z += _product(rows + WIDTH, 2 * WIDTH, HIDDEN, WIDTH, from_h, BLOCK)
-    return z
+def _gates(W2, from_x, from_h, BLOCK: tl.constexpr):
+    """i, f, o, g before their squashing, W2 (from_x, from_h) + b2, all rows in one reduction."""
+    row = tl.arange(0, BLOCK)[:, None, None]
+    gate = 2 * tl.arange(0, 2)[None, :, None] + tl.arange(0, 2)[None, None, :]
+    row += gate * BLOCK  # (BLOCK, 2, 2)
+    tile = W2 + row[:, :, :, None] * BLOCK + tl.arange(0, BLOCK)[None, None, None, :]
+    products = tl.load(tile) * from_x[None, None, None, :]
+    products += tl.load(tile + 4 * BLOCK * BLOCK) * from_h[None, None, None, :]
+    z = tl.sum(products, axis=3) + tl.load(W2 + 8 * BLOCK * BLOCK + row)
+    first, second = tl.split(z)  # (i, o), (f, g)
+    i, o = tl.split(first)
+    f, g = tl.split(second)
+    return i, f, o, g
 
 
-@triton.jit(do_not_specialize=["history_size", "num_groups", "weights_stride"])
+@triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
     loss_pointer, counts, values, memory, weights, group_lrs, ratios, history,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
-    classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor, weights_stride,
-    PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_COLUMN: tl.constexpr,
-    PROGRESS_COLUMN: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, POLICY: tl.constexpr,
-    PERPLEXITY: tl.constexpr, SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr,
-    BLOCK: tl.constexpr, GROUPS: tl.constexpr,
+    classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
+    PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
+    PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
+    SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr,
+    STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     loss = tl.load(loss_pointer).to(tl.float32)
     step, last_phase = tl.load(counts), tl.load(counts + 1)
@@ -95,39 +99,35 @@ def _step(
     clipped = tl.minimum(tl.maximum(scaled, -largest_feature), largest_feature)
 
     cells = tl.arange(0, BLOCK)
-    real, wide = cells < HIDDEN, cells < WIDTH
-    w = weights + phase * weights_stride
+    real = cells < HIDDEN
+    w = weights + phase * STRIDE
     x = tl.zeros((BLOCK,), tl.float32)
     for layer in tl.static_range(LAYERS):
-        inputs = INPUTS if layer == 0 else HIDDEN
-        stride = inputs + HIDDEN
         h = tl.load(memory + 2 * layer * HIDDEN + cells, mask=real, other=0.0)
         c = tl.load(memory + (2 * layer + 1) * HIDDEN + cells, mask=real, other=0.0)
-        b1 = w + 2 * WIDTH * stride
-        W2 = b1 + 2 * WIDTH
-        b2 = W2 + 4 * HIDDEN * 2 * WIDTH
-        from_x = tl.load(b1 + cells, mask=wide, other=0.0)
         if layer > 0:
-            from_x += _product(w, stride, WIDTH, inputs, x, BLOCK)
+            from_x = _product(w, x, BLOCK)
+            w += BLOCK * BLOCK
         else:
-            if LOSS_COLUMN >= 0:
-                from_x += tl.load(w + cells * stride + LOSS_COLUMN, mask=wide, other=0.0) * clipped
-            if PROGRESS_COLUMN >= 0:
-                from_x += tl.load(w + cells * stride + PROGRESS_COLUMN, mask=wide, other=0.0) * progress
-        from_h = tl.load(b1 + WIDTH + cells, mask=wide, other=0.0)
-        from_h += _product(w + WIDTH * stride + inputs, stride, WIDTH, HIDDEN, h, BLOCK)
-        from_x, from_h = tl.maximum(from_x, 0.0), tl.maximum(from_h, 0.0)
-        i = _gate(W2, b2, 0, from_x, from_h, HIDDEN, WIDTH, BLOCK)
-        f = _gate(W2, b2, 1, from_x, from_h, HIDDEN, WIDTH, BLOCK)
-        o = _gate(W2, b2, 2, from_x, from_h, HIDDEN, WIDTH, BLOCK)
-        g = _gate(W2, b2, 3, from_x, from_h, HIDDEN, WIDTH, BLOCK)
+            from_x = tl.zeros((BLOCK,), tl.float32)
+            if LOSS_INPUT >= 0:
+                from_x += tl.load(w + LOSS_INPUT * BLOCK + cells) * clipped
+            if PROGRESS_INPUT >= 0:
+                from_x += tl.load(w + PROGRESS_INPUT * BLOCK + cells) * progress
+            w += INPUTS * BLOCK
+        from_h = _product(w, h, BLOCK)
+        w += BLOCK * BLOCK
+        from_x = tl.maximum(from_x + tl.load(w + cells), 0.0)
+        from_h = tl.maximum(from_h + tl.load(w + BLOCK + cells), 0.0)
+        w += 2 * BLOCK
+        i, f, o, g = _gates(w, from_x, from_h, BLOCK)
+        w += 8 * BLOCK * BLOCK + 4 * BLOCK
         c_after = _sigmoid(f) * c + _sigmoid(i) * _tanh(g)
         x = _sigmoid(o) * _tanh(c_after)
         tl.store(memory + 2 * layer * HIDDEN + cells, tl.where(taken, x, h), mask=real)
         tl.store(memory + (2 * layer + 1) * HIDDEN + cells, tl.where(taken, c_after, c), mask=real)
-        w = b2 + 4 * HIDDEN
 
-    z = tl.sum(tl.load(w + cells, mask=real, other=0.0) * x, axis=0) + tl.load(w + HIDDEN)
+    z = tl.sum(tl.load(w + cells) * x, axis=0) + tl.load(w + BLOCK)
     factor = _sigmoid(sharpness * z)
     if ANNEAL:
         factor = factor * (1.0 - progress)
@@ -156,28 +156,28 @@ class FusedStep:
         card, net = rule.schedule.card, rule.schedule.net
         assert isinstance(net, LSTMNet)
         classes = rule.num_classes or 2  # unused without num_classes
-        self.weights = torch.stack([_flat(phase) for phase in rule.schedule.phases]).to(device)  # type: ignore[arg-type]
-        width = len(net.cells[0].matrices().b1) // 2  # type: ignore[operator]
+        block = max(16, triton.next_power_of_2(net.hidden_size))
+        self.weights = torch.stack([_flat(phase, block) for phase in rule.schedule.phases]).to(device)  # type: ignore[arg-type]
         low, high = card.warn_outside
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,
-            net.sharpness, features.LARGEST_FEATURE, features.SMALLEST_FACTOR, self.weights.shape[1],
+            net.sharpness, features.LARGEST_FEATURE, features.SMALLEST_FACTOR,
         )  # fmt: skip
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,
             "LAYERS": net.num_layers,
             "INPUTS": len(net.inputs),
-            "LOSS_COLUMN": net.inputs.index("loss") if "loss" in net.inputs else -1,
-            "PROGRESS_COLUMN": net.inputs.index("progress") if "progress" in net.inputs else -1,
+            "LOSS_INPUT": net.inputs.index("loss") if "loss" in net.inputs else -1,
+            "PROGRESS_INPUT": net.inputs.index("progress") if "progress" in net.inputs else -1,
             "HIDDEN": net.hidden_size,
-            "WIDTH": width,
             "POLICY": POLICIES.index(card.gamma.policy),
             "PERPLEXITY": card.gamma.statistic == "perplexity",
             "SCALE_BY_CLASSES": by_classes,
             "SCALE_BY_FIRST": net.loss_scale != "none" and not by_classes,
             "ANNEAL": net.anneal == "linear",
-            "BLOCK": max(16, triton.next_power_of_2(max(net.hidden_size, width))),
+            "STRIDE": self.weights.shape[1],
+            "BLOCK": block,
         }
 
     @classmethod
@@ -203,11 +203,30 @@ class FusedStep:
         groups = len(group_lrs)
         _step[(1,)](
             loss, counts, values, memory, self.weights, group_lrs, ratios, history, len(history), groups, scale, *self.numbers,
-            GROUPS=triton.next_power_of_2(groups), num_warps=8, **self.constants,
+            GROUPS=triton.next_power_of_2(groups), num_warps=NUM_WARPS, **self.constants,
         )  # fmt: skip
 
 
-def _flat(net: LSTMNet) -> Tensor:
-    """The weights in the order the kernel reads them: W1, b1, W2, b2 of every cell, then W3, b3."""
-    parts = [matrix for cell in net.cells for matrix in cell.matrices()]  # type: ignore[operator]
-    return torch.cat([part.reshape(-1) for part in (*parts, net.out.weight, net.out.bias)])
+def _flat(net: LSTMNet, block: int) -> Tensor:
+    """The weights in the order the kernel reads them, every matrix padded with zeros to whole blocks.
+
+    For each cell: W1's part for x (for the first cell transposed, without padding its few inputs), W1's part for h, b1
+    (both parts), W2's part for x gate by gate, W2's part for h, b2; then W3 and b3. Padded cells stay exactly 0.
+    """
+    parts, size = [], net.hidden_size
+    for layer, cell in enumerate(net.cells):
+        W1, b1, W2, b2 = cell.matrices()  # type: ignore[operator]
+        inputs, width = W1.shape[1] - size, len(b1) // 2
+        from_x = W1[:width, :inputs]
+        parts.append(_pad(from_x.T, inputs, block) if layer == 0 else _pad(from_x, block, block))
+        parts.append(_pad(W1[width:, inputs:], block, block))
+        parts.append(_pad(b1.view(2, width), 2, block))
+        for half in (W2[:, :width], W2[:, width:]):
+            parts += [_pad(gate, block, block) for gate in half.chunk(4)]
+        parts.append(_pad(b2.view(4, size), 4, block))
+    parts += [_pad(net.out.weight, 1, block), _pad(net.out.bias.view(1, 1), 1, block)]
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _pad(matrix: Tensor, rows: int, columns: int) -> Tensor:
+    return nn.functional.pad(matrix, (0, columns - matrix.shape[1], 0, rows - matrix.shape[0]))

@@ -89,8 +89,7 @@ class LearnedLR(LRScheduler):
             _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._pending: list[float | Tensor] = []
         self._warned: set[str] = set()
-        self._bound: list[dict[str, Any]] | None = None
-        self._num_bound = 0
+        self._bound: list[Any] = []
         self._ratios: list[float] = []
         reference = _remember_initial_lrs(optimizer)
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
@@ -118,7 +117,7 @@ class LearnedLR(LRScheduler):
         if loss is None:
             return
         loss = average_over_ranks(loss, self.process_group)
-        if self._bound is not self.optimizer.param_groups or self._num_bound != len(self.optimizer.param_groups):
+        if not self._is_bound():
             self._bind()
         self.last_epoch += 1
         self._step_count += 1
@@ -253,11 +252,22 @@ class LearnedLR(LRScheduler):
         unit = reference["initial_lr"]
         self._ratios = [group["initial_lr"] / unit if unit else 1.0 for group in groups]
         self._engine.optimizer_scale = optimizer_scale(reference)
-        self._bound, self._num_bound = groups, len(groups)
+        self._bound = list(groups)
         if isinstance(self._engine, DeviceEngine):
             self._ratios = torch.tensor(self._ratios).tolist()  # as the device holds them
-            self._engine.bind([float(group["lr"]) for group in groups], self._ratios)
-            _give_own_tensors(self.optimizer, self._engine.device)
+            # The engine's own tensors become the groups' LRs: nothing has to be copied in a step, and groups made from
+            # one default tensor no longer share it.
+            self._bound = self._engine.bind([float(group["lr"]) for group in groups], self._ratios)
+            for group, lr in zip(groups, self._bound, strict=True):
+                group["lr"] = lr
+
+    def _is_bound(self) -> bool:
+        """Whether the groups, on a device their LR tensors, are still the ones that `_bind` saw."""
+        groups = self.optimizer.param_groups
+        on_device = isinstance(self._engine, DeviceEngine)
+        return len(groups) == len(self._bound) and all(
+            (group["lr"] if on_device else group) is bound for group, bound in zip(groups, self._bound, strict=True)
+        )
 
     def _step_on_host(self, engine: HostEngine, loss: float) -> None:
         if self.on_nonfinite == "raise" and not math.isfinite(loss):
@@ -281,8 +291,6 @@ class LearnedLR(LRScheduler):
             if not math.isfinite(float(loss)):
                 self._raise_nonfinite(float(loss))
         engine.step(loss.to(engine.device, non_blocking=True))
-        lrs = [group["lr"] for group in self.optimizer.param_groups]
-        torch._foreach_copy_(lrs, list(engine.group_lrs.unbind()))
 
     def _raise_nonfinite(self, loss: float) -> None:
         raise FloatingPointError(
@@ -311,16 +319,6 @@ def _remember_initial_lrs(optimizer: Optimizer) -> int:
     for group in optimizer.param_groups:
         group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
     return next((i for i, group in enumerate(optimizer.param_groups) if group["initial_lr"]), 0)
-
-
-def _give_own_tensors(optimizer: Optimizer, device: torch.device) -> None:
-    """One LR tensor a group: groups made from one default share it, with each other and with groups added later."""
-    taken = {id(optimizer.defaults.get("lr"))}
-    for group in optimizer.param_groups:
-        lr = group["lr"]
-        if not isinstance(lr, Tensor) or id(lr) in taken or lr.device != device:
-            group["lr"] = torch.tensor(float(lr), dtype=torch.float32, device=device)
-        taken.add(id(group["lr"]))
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from mlrsnet import LSTMNet, Schedule, ScheduleError, storage
+from mlrsnet import Card, LSTMNet, Schedule, ScheduleError, storage
 
 
 @pytest.fixture
@@ -143,6 +143,17 @@ def test_an_interrupted_save_leaves_the_old_file(saved, monkeypatch):
         Schedule(LSTMNet(4)).save(saved)
     assert saved.read_bytes() == before
     assert [file.name for file in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_header_of_any_length_is_not_taken_for_a_pickle(tmp_path):
+    net = LSTMNet(2)
+    lengths = set()
+    for extra in range(0, 260, 4):  # the length's first byte runs through the pickle's mark
+        path = tmp_path / f"{extra}.safetensors"
+        Schedule(net, Card(name="x" * extra)).save(path)
+        lengths.add(path.read_bytes()[0])
+        assert Schedule.load(path).card.name == "x" * extra
+    assert 0x80 in lengths
 
 
 def test_saving_twice_gives_the_same_bytes(saved, tmp_path):

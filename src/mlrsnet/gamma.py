@@ -55,7 +55,7 @@ class Gamma:
         """The range for a loss (or for the first loss), checked.
 
         >>> round(Gamma()(math.log(10), 10), 4)
-        0.6693
+        0.6691
         >>> round(Gamma(statistic="perplexity")(math.log(10_000), 10_000), 1)
         46.1
         """

@@ -110,8 +110,9 @@ def _refuse_foreign(source: Path) -> None:
             f"{source} has {size:,} bytes, a schedule at most {LARGEST_FILE:,}: pass a file written by Schedule.save"
         )
     with open(source, "rb") as file:
-        start = file.read(2)
-    if start == b"PK" or start[:1] == b"\x80":
+        start = file.read(9)
+    is_safetensors = start[8:] == b"{"  # its first eight bytes are a length, which may look like anything
+    if not is_safetensors and start.startswith((b"PK", b"\x80")):
         raise ScheduleError(
             f"{source} is a pickle (torch.save) and was not opened, because reading one can run code: pass a .safetensors "
             "schedule; the authors' .pth checkpoints go through Schedule.from_official or `mlrsnet schedules import`"

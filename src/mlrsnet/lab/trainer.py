@@ -25,8 +25,12 @@ class Curves:
     val_loss: float = math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
+        """Plain JSON types, five digits a number."""
+        return {name: _rounded(value) for name, value in asdict(self).items()}
+
+
+def _rounded(value: float | list[float]) -> float | list[float]:
+    return [float(f"{x:.5g}") for x in value] if isinstance(value, list) else float(f"{value:.5g}")
 
 
 def train(

@@ -1,0 +1,23 @@
+"""A plain PyTorch loop whose learning rate is set by a schedule network, one line a step."""
+
+import torch
+from torch.nn.functional import cross_entropy
+
+import mlrsnet
+
+torch.manual_seed(0)
+images, labels = torch.randn(640, 20), torch.randint(10, (640,))
+model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+schedule = mlrsnet.Schedule(mlrsnet.LSTMNet())  # untrained; or a name, or the path of a .safetensors file
+lr = mlrsnet.LearnedLR(optimizer, schedule, total_steps=10 * 10, num_classes=10)
+
+for epoch in range(10):
+    for x, y in zip(images.split(64), labels.split(64), strict=True):
+        loss = cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        lr.step(loss)  # this batch's loss sets this batch's LR
+        optimizer.step()
+    print(f"epoch {epoch}: loss {loss.item():.3f}, LR {lr.get_last_lr()[0]:.3f}")

@@ -1,0 +1,130 @@
+"""The device engine where there is no GPU: nothing is read back, and the kernel equals the reference."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SCHEDULES
+from torch.optim import SGD
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mlrsnet import LearnedLR
+from mlrsnet.device import DeviceEngine
+from mlrsnet.host import HostEngine
+from mlrsnet.rule import Rule
+
+
+class NoReadBack(TorchDispatchMode):
+    """Fails on every operation that a GPU would have to be waited for."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        name = str(function)
+        assert "_local_scalar_dense" not in name, f"{name} reads a tensor back to the host"
+        assert "nonzero" not in name, f"{name} needs the host to know a size"
+        return function(*arguments, **(keywords or {}))
+
+
+def test_a_step_reads_nothing_back(schedule):
+    optimizer = SGD([torch.nn.Parameter(torch.ones(1))], lr=torch.tensor(0.1))
+    lr = LearnedLR(optimizer, schedule, total_steps=9, num_classes=5)
+    losses = [torch.tensor(loss) for loss in (1.6, math.nan, 1.5, 1.2, 1.0)]
+    with NoReadBack():
+        for loss in losses:
+            lr.observe(loss)
+            lr.step(loss)
+            lr.step()
+            lr.get_last_lr()
+        lr.extend(12)
+        lr.step(losses[0])
+    with pytest.warns(UserWarning, match="a loss was not finite"):
+        assert lr.check()["step"] == 5
+
+
+def test_the_guard_itself_catches_a_read_back():
+    with pytest.raises(AssertionError, match="reads a tensor back"), NoReadBack():
+        float(torch.ones(1))
+
+
+def test_host_and_device_engines_agree_step_by_step(schedule):
+    rule = Rule(schedule, 5, 0.7, 1e-7, 30.0)
+    host = HostEngine(rule, 20, None, 0.1)
+    device = DeviceEngine(rule, 20, None, 0.1, torch.device("cpu"))
+    device.bind([0.1, 0.3], [1.0, 3.0])
+    for step in range(26):
+        loss = math.nan if step in (0, 7) else 2.0 - 0.06 * step + 0.3 * math.sin(step)
+        host.step(loss)
+        device.step(torch.tensor(loss))
+        assert device.group_lrs.tolist() == pytest.approx([host.lr, 3 * host.lr], rel=1e-4)
+    a, b = host.snapshot(), device.snapshot()
+    assert {key: a[key] for key in ("step", "phase", "nonfinite", "outside")} == {
+        key: b[key] for key in ("step", "phase", "nonfinite", "outside")
+    }
+    torch.testing.assert_close(a["memory"], b["memory"], rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(a["history"], b["history"], rtol=1e-4, atol=1e-9)
+
+
+def test_a_compiled_training_step_may_use_a_tensor_lr(paper):
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = SGD([weight], lr=torch.tensor(0.1))
+    lr = LearnedLR(optimizer, paper, total_steps=9, num_classes=5)
+    update = torch.compile(optimizer.step, backend="aot_eager")
+    for _ in range(3):
+        loss = (weight**2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        before = weight.detach().clone()
+        lr.step(loss)
+        update()
+        expected = before - optimizer.param_groups[0]["lr"] * 2 * before
+        torch.testing.assert_close(weight.detach(), expected)
+
+
+LOCKSTEP = """
+import math, sys, warnings
+sys.path.insert(0, sys.argv[1])
+warnings.simplefilter("ignore")  # the interpreter computes with numpy, which talks about NaN
+import torch
+from conftest import SCHEDULES
+from mlrsnet.device import DeviceEngine
+from mlrsnet.kernel import FusedStep
+from mlrsnet.rule import Rule
+
+torch.manual_seed(1)
+rule = Rule(SCHEDULES[sys.argv[2]](), 5, 1.0, 1e-7, 30.0)
+device = torch.device("cpu")
+plain, fused = (DeviceEngine(rule, 12, None, 0.1, device) for _ in range(2))
+fused.kernel = FusedStep.build(rule, device)
+assert fused.kernel is not None
+for engine in (plain, fused):
+    engine.bind([0.1, 0.3, 0.0], [1.0, 3.0, 0.0])
+for step in range(16):
+    loss = torch.tensor(math.nan if step in (0, 7) else 2.0 - 0.1 * step)
+    plain.step(loss)
+    fused.step(loss)
+    torch.testing.assert_close(fused.group_lrs, plain.group_lrs, rtol=2e-5, atol=1e-9)
+    torch.testing.assert_close(fused.counts, plain.counts)
+    torch.testing.assert_close(fused.values, plain.values, rtol=2e-5, atol=1e-9, equal_nan=True)
+    torch.testing.assert_close(fused.carry.memory, plain.carry.memory, rtol=1e-4, atol=2e-6)
+torch.testing.assert_close(fused.history, plain.history, rtol=2e-5, atol=1e-9, equal_nan=True)
+print(int(fused.counts[0]), "steps in lockstep")
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("mlp", "relative")])
+def test_the_kernel_equals_the_reference_in_tritons_interpreter(tmp_path, name):
+    pytest.importorskip("triton")
+    script = tmp_path / "lockstep.py"
+    script.write_text(LOCKSTEP)
+    result = subprocess.run(
+        [sys.executable, script, Path(__file__).parent, name],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "14 steps in lockstep" in result.stdout

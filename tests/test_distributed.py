@@ -1,0 +1,70 @@
+"""Two real processes over gloo: every rank sets the LR of the mean loss."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from mlrsnet import LearnedLR
+
+WORKER = """
+import os, sys, warnings
+import torch
+import torch.distributed as dist
+from mlrsnet import LearnedLR, Schedule
+
+rank, folder, kind, alone = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "alone"
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{sys.argv[5]}", rank=rank, world_size=2)
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=torch.tensor(0.1) if kind == "tensor" else 0.1)
+options = {"process_group": False} if alone else {}
+lr = LearnedLR(optimizer, folder + "/s.safetensors", total_steps=8, num_classes=5, **options)
+used = []
+warnings.simplefilter("ignore")
+for step in range(8):
+    loss = torch.tensor(1.7 - 0.1 * step + (0.2 if rank else -0.2))
+    if step == 5 and rank == 1:
+        loss = torch.tensor(float("nan"))
+    lr.observe(loss)
+    lr.step(loss)
+    lr.step()
+    used.append(float(lr.get_last_lr()[0]))
+torch.save(torch.tensor(used, dtype=torch.float64), f"{folder}/lrs{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def run_two(tmp_path, kind, mode):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    workers = [
+        subprocess.Popen([sys.executable, script, str(rank), tmp_path, kind, mode, str(port)]) for rank in range(2)
+    ]
+    assert [worker.wait(timeout=180) for worker in workers] == [0, 0]
+    return [torch.load(Path(tmp_path) / f"lrs{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("kind", ["float", "tensor"])
+def test_every_rank_uses_the_lr_of_the_mean_loss(horizon, tmp_path, kind):
+    horizon.save(tmp_path / "s.safetensors")
+    first, second = run_two(tmp_path, kind, "together")
+    assert torch.equal(first, second)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    lr = LearnedLR(optimizer, horizon, total_steps=8, num_classes=5)
+    expected = []
+    for step in range(8):
+        if step != 5:  # not finite on one rank: held on both
+            lr.step(1.7 - 0.1 * step)
+        expected.append(lr.get_last_lr()[0])
+    torch.testing.assert_close(first, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-9)
+
+
+def test_ranks_can_train_on_their_own(horizon, tmp_path):
+    horizon.save(tmp_path / "s.safetensors")
+    first, second = run_two(tmp_path, "float", "alone")
+    assert not torch.isclose(first, second).any()

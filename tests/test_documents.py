@@ -1,0 +1,85 @@
+"""Everything a document shows runs, and every number it gives stands in a record."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlrsnet import cli
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(path, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_python_block_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    assert blocks(path, "python")
+    for code in blocks(path, "python"):
+        exec(compile(code, path.name, "exec"), namespace)
+
+
+def test_the_readme_shows_the_example_itself():
+    example = (ROOT / "examples" / "plain_loop.py").read_text()
+    assert blocks(ROOT / "README.md", "python")[0] == example
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_runs(example, tmp_path):
+    result = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "epoch 9" in result.stdout
+
+
+def test_every_command_in_the_readme_is_one():
+    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True) for line in lines]
+    makefile = (ROOT / "Makefile").read_text()
+    for words in commands:
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", makefile, flags=re.MULTILINE), words
+        else:
+            assert words[0] == "mlrsnet"
+            cli.parser().parse_args(words[1:])
+
+
+def test_links_lead_somewhere():
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+            assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_costs_in_the_documents_are_the_recorded_ones():
+    folder = ROOT / "results" / "step_overhead"
+    cpu, gpu = (
+        json.loads((folder / "cpu.json").read_text())["cpu"],
+        json.loads((folder / "h200.json").read_text())["gpu"],
+    )
+    numbers = [
+        f"{cpu['learned_us']:.0f} us",
+        f"{100 * cpu['learned_over_training_step']:.1f} %",
+        f"{gpu['added_to_training_step_us']:.1f} us added ({gpu['learned_alone_us']:.1f} us alone)",
+        f"{100 * gpu['added_over_training_step']:.2f} %",
+    ]
+    for path in (ROOT / "README.md", ROOT / "docs" / "learned_lr.md"):
+        for number in numbers:
+            assert number in path.read_text(), f"{path.name} does not say {number}"
+
+
+def test_the_demo_table_is_the_recorded_one():
+    record = json.loads((ROOT / "results" / "demo" / "demo.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    for row in record["rows"]:
+        lr = "-" if row["initial_lr"] is None else f"{row['initial_lr']:g}"
+        name = ", ".join(filter(None, (row["schedule"], row["note"])))
+        line = f"| {name} | {lr} | {row['test_accuracy']:.2f} ± {row['test_accuracy_std']:.2f} |"
+        assert line in text, line

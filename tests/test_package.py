@@ -1,0 +1,83 @@
+"""What a user installs: the wheel, its metadata and the documents at the root."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CORE = """
+import torch, mlrsnet
+assert "site" in mlrsnet.__file__, mlrsnet.__file__
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+lr = mlrsnet.LearnedLR(optimizer, mlrsnet.Schedule(mlrsnet.LSTMNet()), total_steps=3, num_classes=10)
+lr.step(2.3)
+print("core works", 0 < lr.get_last_lr()[0] < 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_is_typed_licensed_and_needs_three_packages(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = Parser().parsestr(archive.read(next(n for n in names if n.endswith("METADATA"))).decode())
+    assert "mlrsnet/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
+    assert sorted(re.match(r"[a-z]+", line).group() for line in required) == ["numpy", "safetensors", "torch"]
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert not any(name.startswith(("tests", "results")) for name in names)
+
+
+def test_the_wheel_works_without_the_lab_packages(wheel, tmp_path):
+    """Installed alone; everything but torch, numpy, safetensors and what those need is hidden."""
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
+    subprocess.run(install, check=True, timeout=300)
+    hide = "import sys\nfor name in ('matplotlib', 'rich', 'sklearn', 'hypothesis'): sys.modules[name] = None\n"
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    result = subprocess.run(
+        [sys.executable, "-c", hide + CORE], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert "core works True" in result.stdout, result.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_works_in_an_empty_environment(wheel, tmp_path):
+    """A new virtual environment with nothing but the wheel and what it asks for; downloads PyTorch."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "site"], check=True)
+    python = tmp_path / "site" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, timeout=1800)
+    result = subprocess.run([python, "-c", CORE], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "core works True" in result.stdout, result.stderr
+    result = subprocess.run([python, "-m", "mlrsnet.cli", "schedules", "list"], cwd=tmp_path, timeout=120)
+    assert result.returncode == 0
+    result = subprocess.run([python, "-m", "mlrsnet.cli", "demo"], cwd=tmp_path, capture_output=True, text=True)
+    assert "pip install 'mlrsnet[lab]'" in result.stderr
+
+
+def test_the_authors_files_and_the_workplace_are_not_referred_to():
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in tracked.split("\0"):
+        if name and not name.startswith(".ci/") and name != "tests/test_package.py":
+            content = (ROOT / name).read_bytes()
+            assert b"../shared" not in content, name
+
+
+def test_version_and_changelog_agree():
+    from mlrsnet import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()

@@ -4,13 +4,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lint format bench build clean
+LOWEST_TORCH := 2.6.0
+
+.PHONY: demo test test-lowest setup lint format bench build clean
 
 demo: setup  ## train a small CNN on digits under six schedules; table and picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
 
 test: setup lint  ## linter, types, import rules, then the tests
 	$(BIN)/python -m pytest
+
+test-lowest:  ## the tests on the lowest torch the metadata allows, in an environment of their own; leaves a record
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --editable '.[dev]' torch==$(LOWEST_TORCH)
+	@mkdir -p results/suite
+	.venv-lowest/bin/python -m pytest -p no:cacheprovider | tee .suite.log
+	(.venv-lowest/bin/python -c 'import json; from mlrsnet.card import versions; print(json.dumps(versions()))'; \
+	  git describe --always --dirty; tail -n 5 .suite.log) > results/suite/torch-$(LOWEST_TORCH).txt
 
 setup: $(READY)
 

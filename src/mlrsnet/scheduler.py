@@ -6,6 +6,7 @@ loss -> schedule network -> factor x gamma -> `param_groups[i]["lr"]`, before th
 import math
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ from mlrsnet.gamma import optimizer_scale
 from mlrsnet.host import HostEngine
 from mlrsnet.pretrained import load
 from mlrsnet.replay import replay
-from mlrsnet.rule import Rule
+from mlrsnet.rule import Rule, Snapshot
 from mlrsnet.schedule import Schedule
 
 STATE_VERSION = 1
+STATE_KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
@@ -119,12 +121,12 @@ class LearnedLR(LRScheduler):
         loss = average_over_ranks(loss, self.process_group)
         if not self._is_bound():
             self._bind()
-        self.last_epoch += 1
-        self._step_count += 1
         if isinstance(self._engine, HostEngine):
             self._step_on_host(self._engine, float(loss))
         else:
             self._step_on_device(self._engine, loss)
+        self.last_epoch += 1
+        self._step_count += 1
 
     def observe(self, loss: float | Tensor) -> None:
         """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
@@ -155,39 +157,36 @@ class LearnedLR(LRScheduler):
         Raises:
             ValueError: every loss on a device so far was one the range cannot be computed from.
         """
-        report = {key: value for key, value in self._engine.snapshot().items() if key not in ("memory", "history")}
-        if report["nonfinite"]:
-            self._warn_nonfinite()
-        if report["outside"]:
-            self._warn_outside()
+        report: dict[str, Any] = {
+            key: value for key, value in self._engine.snapshot().items() if key not in ("memory", "history")
+        }
+        self._warn(report)
         if report["unusable"] and not report["step"]:
-            raise ValueError(
-                f"the range of the LR could not be computed from any of the {report['unusable']} losses so far, and the "
-                "optimizer's own LR was kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
-            )
+            raise ValueError(self._no_range(report["unusable"]))
         return report
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, readable with `torch.load(weights_only=True)`; synchronises."""
-        if not isinstance(self._engine, HostEngine):
-            self.check()
+        snapshot = self._engine.snapshot()
+        self._warn(snapshot)
+        if snapshot["unusable"] and not snapshot["step"]:
+            self._warn_once(self._no_range(snapshot["unusable"]))
         return {
             "version": STATE_VERSION,
             "schedule": self._schedule_number(),
             "total_steps": self.total_steps,
             "last_epoch": self.last_epoch,
             "pending": torch.tensor([float(loss) for loss in self._pending], dtype=torch.float64),
-            **self._engine.snapshot(),
+            **snapshot,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where the saved run stopped; before or after the optimizer's own `load_state_dict`."""
         state = dict(state_dict)
-        expected = self.state_dict().keys()
-        if state.get("version") != STATE_VERSION or state.keys() != expected:
+        if state.get("version") != STATE_VERSION or state.keys() != STATE_KEYS:
             raise ValueError(
-                f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(expected)}), got "
-                f"version {state.get('version')!r}, keys {sorted(state)}"
+                f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(STATE_KEYS)}), "
+                f"got version {state.get('version')!r}, keys {sorted(state)}: pass the state saved for the scheduler"
             )
         if state["schedule"] != self._schedule_number():
             raise ValueError(
@@ -204,10 +203,10 @@ class LearnedLR(LRScheduler):
         self._pending = state["pending"].tolist()
         self._engine.extend(self.total_steps)
         self._engine.restore(state)  # type: ignore[arg-type]
+        self._bind()
         if state["step"]:
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
                 _set_lr(group, state["lr"] * ratio)
-        self._bind()
 
     def export_lambda(self, optimizer: Optimizer | None = None) -> LambdaLR:
         """The LRs of the run so far as a plain `LambdaLR`, for exact replay without losses or networks.
@@ -275,10 +274,8 @@ class LearnedLR(LRScheduler):
         if engine.step(loss):
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
                 _set_lr(group, engine.lr * ratio)
-        else:
-            self._warn_nonfinite()
-        if engine.outside:
-            self._warn_outside()
+        if engine.nonfinite or engine.outside:
+            self._warn({"nonfinite": engine.nonfinite, "outside": engine.outside})
 
     def _step_on_device(self, engine: DeviceEngine, loss: float | Tensor) -> None:
         if not isinstance(loss, Tensor):
@@ -298,15 +295,22 @@ class LearnedLR(LRScheduler):
             "on_nonfinite='hold' to skip such steps"
         )
 
-    def _warn_nonfinite(self) -> None:
-        self._warn_once("a loss was not finite; the LR and the schedule's state were kept (check() counts such steps)")
-
-    def _warn_outside(self) -> None:
-        low, high = self.schedule.card.loss_range or (0.0, 0.0)
-        self._warn_once(
-            f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
-            f"{self.schedule.card.name!r} was learned; its LRs may not fit"
+    def _no_range(self, losses: int) -> str:
+        return (
+            f"the range of the LR could not be computed from any of the {losses} losses so far, and the optimizer's own LR was "
+            "kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
         )
+
+    def _warn(self, counts: Mapping[str, Any]) -> None:
+        """Say once what losses did; on a device, whenever the host next reads the counts."""
+        if counts["nonfinite"]:
+            self._warn_once("a loss was not finite; LR and state were kept (check() counts such steps)")
+        if counts["outside"]:
+            low, high = self.schedule.card.loss_range or (0.0, 0.0)
+            self._warn_once(
+                f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
+                f"{self.schedule.card.name!r} was learned; its LRs may not fit"
+            )
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
@@ -327,9 +331,11 @@ def _as_scalar(loss: float | Tensor) -> float | Tensor:
             raise ValueError(f"loss must be a scalar, got shape {tuple(loss.shape)}: pass loss.mean()")
         return loss.detach().reshape(())
     try:
-        return float(loss)
+        if not isinstance(loss, str):
+            return float(loss)
     except (TypeError, ValueError):
-        raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}") from None
+        pass
+    raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}: pass loss or loss.item()")
 
 
 def _mean(losses: list[float | Tensor]) -> float | Tensor:

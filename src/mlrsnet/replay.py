@@ -1,8 +1,9 @@
 """A recorded run of LRs as a plain `LambdaLR`."""
 
-from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+
+from mlrsnet.groups import set_lr
 
 
 class Recorded:
@@ -26,9 +27,6 @@ def replay(optimizer: Optimizer, lrs: list[float], ratios: list[float]) -> Lambd
     # LambdaLR multiplies base_lrs by the lambda: with the ratios as base, the product is the recorded one exactly.
     scheduler.base_lrs = list(ratios)
     for group, ratio in zip(optimizer.param_groups, ratios, strict=True):
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lrs[0] * ratio)
-        else:
-            group["lr"] = lrs[0] * ratio
+        set_lr(group, lrs[0] * ratio)
     scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]
     return scheduler

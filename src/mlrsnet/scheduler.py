@@ -18,6 +18,7 @@ from mlrsnet import _check
 from mlrsnet.device import DeviceEngine
 from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
+from mlrsnet.groups import initial_ratios, remember_initial_lrs, set_lr
 from mlrsnet.host import HostEngine
 from mlrsnet.pretrained import load
 from mlrsnet.replay import replay
@@ -93,7 +94,7 @@ class LearnedLR(LRScheduler):
         self._warned: set[str] = set()
         self._bound: list[Any] = []
         self._ratios: list[float] = []
-        reference = _remember_initial_lrs(optimizer)
+        reference = remember_initial_lrs(optimizer)
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         device = next((group["lr"].device for group in optimizer.param_groups if isinstance(group["lr"], Tensor)), None)
         lr = float(optimizer.param_groups[reference]["lr"])
@@ -206,7 +207,7 @@ class LearnedLR(LRScheduler):
         self._bind()
         if state["step"]:
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
-                _set_lr(group, state["lr"] * ratio)
+                set_lr(group, state["lr"] * ratio)
 
     def export_lambda(self, optimizer: Optimizer | None = None) -> LambdaLR:
         """The LRs of the run so far as a plain `LambdaLR`, for exact replay without losses or networks.
@@ -247,10 +248,9 @@ class LearnedLR(LRScheduler):
     def _bind(self) -> None:
         """Read the groups: at the start, when one was added, and when the optimizer's state was loaded."""
         groups = self.optimizer.param_groups
-        reference = groups[_remember_initial_lrs(self.optimizer)]
-        unit = reference["initial_lr"]
-        self._ratios = [group["initial_lr"] / unit if unit else 1.0 for group in groups]
-        self._engine.optimizer_scale = optimizer_scale(reference)
+        reference = remember_initial_lrs(self.optimizer)
+        self._ratios = initial_ratios(self.optimizer, reference)
+        self._engine.optimizer_scale = optimizer_scale(groups[reference])
         self._bound = list(groups)
         if isinstance(self._engine, DeviceEngine):
             self._ratios = torch.tensor(self._ratios).tolist()  # as the device holds them
@@ -273,7 +273,7 @@ class LearnedLR(LRScheduler):
             self._raise_nonfinite(loss)
         if engine.step(loss):
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
-                _set_lr(group, engine.lr * ratio)
+                set_lr(group, engine.lr * ratio)
         if engine.nonfinite or engine.outside:
             self._warn({"nonfinite": engine.nonfinite, "outside": engine.outside})
 
@@ -318,13 +318,6 @@ class LearnedLR(LRScheduler):
             warnings.warn(message, stacklevel=4)
 
 
-def _remember_initial_lrs(optimizer: Optimizer) -> int:
-    """Keep every group's first LR as a float under `initial_lr`; the index of the first that is not 0, else 0."""
-    for group in optimizer.param_groups:
-        group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
-    return next((i for i, group in enumerate(optimizer.param_groups) if group["initial_lr"]), 0)
-
-
 def _as_scalar(loss: float | Tensor) -> float | Tensor:
     if isinstance(loss, Tensor):
         if loss.numel() != 1:
@@ -343,10 +336,3 @@ def _mean(losses: list[float | Tensor]) -> float | Tensor:
     for loss in losses[1:]:
         total = total + loss
     return total / len(losses)
-
-
-def _set_lr(group: dict[str, Any], lr: float) -> None:
-    if isinstance(group["lr"], Tensor):
-        group["lr"].fill_(lr)
-    else:
-        group["lr"] = lr

@@ -2,6 +2,7 @@
 
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
+from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
 from mlrsnet.pretrained import load
 from mlrsnet.schedule import Schedule
@@ -9,4 +10,15 @@ from mlrsnet.scheduler import LearnedLR
 from mlrsnet.storage import ScheduleError
 
 __version__ = "0.1.0"
-__all__ = ["Card", "Gamma", "LSTMNet", "LearnedLR", "MLPNet", "Schedule", "ScheduleError", "ScheduleNet", "load"]
+__all__ = [
+    "Card",
+    "Gamma",
+    "LSTMNet",
+    "LearnedLR",
+    "MLPNet",
+    "MetaTrainer",
+    "Schedule",
+    "ScheduleError",
+    "ScheduleNet",
+    "load",
+]

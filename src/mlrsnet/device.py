@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor
 from torch.func import stack_module_state
 
 from mlrsnet import features
-from mlrsnet.nets import predict
-from mlrsnet.rule import Rule, Snapshot
+from mlrsnet.nets import ScheduleNet, predict
+from mlrsnet.rule import Moment, Rule, Snapshot
 
 SPARE_STEPS = 1024
 """The history has room for this many steps past the horizon; its last place catches everything beyond."""
@@ -138,6 +139,39 @@ class DeviceEngine:
         self.history.index_copy_(0, place.view(1), carry.lr.view(1))
         for buffer, value in zip(self.carry, carry, strict=True):
             buffer.copy_(value)
+
+    def moment(self, loss: float) -> Moment:
+        """What the network would read if `loss`, finite, came now; synchronises."""
+        schedule, classes = self.rule.schedule, self.rule.num_classes
+        step, phase, *_, total_steps = self.counts.tolist()
+        initial_loss, gamma, _ = self.values.tolist()
+        f_0 = loss if math.isnan(initial_loss) else initial_loss
+        return Moment(
+            schedule.loss_divisor(f_0, classes),
+            features.progress(step, total_steps),
+            self.carry.memory.clone(),
+            self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
+        )
+
+    @torch.no_grad()
+    def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
+        """Go on with other weights of the same networks, in place."""
+        for name, stacked in self.weights.items():
+            stacked.copy_(torch.stack([net.get_parameter(name) for net in nets]))
+        if self.kernel is not None:
+            self.kernel.set_weights(nets)
+
+    def set_memory(self, memory: Tensor) -> None:
+        """Go on with another memory, in place."""
+        self.carry.memory.copy_(memory)
+
+    def copy_memory(self) -> Tensor:
+        """The network's memory now."""
+        return self.carry.memory.clone()
+
+    def alpha(self) -> float:
+        """The LR of the reference group now; synchronises."""
+        return float(self.carry.lr)
 
     def extend(self, total_steps: int) -> None:
         """Set the horizon. The history grows; a step captured before goes on writing into the old, shorter one."""

@@ -2,13 +2,14 @@
 
 import math
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from mlrsnet import features
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
-from mlrsnet.rule import Rule, Snapshot
+from mlrsnet.rule import Moment, Rule, Snapshot
 
 
 class HostNet:
@@ -30,7 +31,7 @@ class HostLSTM(HostNet):
     def __init__(self, net: LSTMNet) -> None:
         super().__init__(net)
         self.cells = [[m.detach().numpy() for m in cell.matrices()] for cell in net.cells]  # type: ignore[operator]
-        self.w3, self.b3 = net.out.weight.detach().numpy()[0], float(net.out.bias)
+        self.w3, self.b3 = net.out.weight.detach().numpy()[0], net.out.bias.item()
 
     def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """c' = f c + i g;  h' = o tanh(c')."""
@@ -61,7 +62,7 @@ class HostMLP(HostNet):
     def __init__(self, net: MLPNet) -> None:
         super().__init__(net)
         self.W1, self.b1 = net.hidden.weight.detach().numpy(), net.hidden.bias.detach().numpy()
-        self.w2, self.b2 = net.out.weight.detach().numpy()[0], float(net.out.bias)
+        self.w2, self.b2 = net.out.weight.detach().numpy()[0], net.out.bias.item()
 
     def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """p = sigmoid(k (w2 relu(W1 x + b1) + b2))."""
@@ -87,7 +88,7 @@ class HostEngine:
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
         self.rule, self.total_steps, self.lr = rule, total_steps, lr
-        self.optimizer_scale = 1.0
+        self.optimizer_scale, self.device = 1.0, torch.device("cpu")
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.memory = rule.schedule.net.initial_state().cpu().numpy()
         self.step_count, self.phase, self.gamma, self.divisor = 0, -1, math.nan, math.nan
@@ -106,6 +107,33 @@ class HostEngine:
             self.nonfinite += 1
         self.history.append(self.lr)
         return finite
+
+    def moment(self, loss: float) -> Moment:
+        """What the network would read if `loss`, finite, came now; sets f_0 where it is the first."""
+        if self.initial_loss is None:
+            self._begin(loss)
+        return Moment(
+            self.divisor,
+            features.progress(self.step_count, self.total_steps),
+            self.copy_memory(),
+            self.rule.scale * self.optimizer_scale * self.gamma,
+        )
+
+    def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
+        """Go on with other weights of the same networks."""
+        self.nets = [host_net(net) for net in nets]
+
+    def set_memory(self, memory: torch.Tensor) -> None:
+        """Go on with another memory."""
+        self.memory = memory.numpy().copy()
+
+    def copy_memory(self) -> torch.Tensor:
+        """The network's memory now."""
+        return torch.from_numpy(self.memory.copy())
+
+    def alpha(self) -> float:
+        """The LR of the reference group now."""
+        return self.lr
 
     def extend(self, total_steps: int) -> None:
         """Set the horizon."""

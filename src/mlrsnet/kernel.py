@@ -4,6 +4,7 @@ A captured step of some thirty small kernels becomes one. `advance` is the refer
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from mlrsnet import features
 from mlrsnet.gamma import POLICIES
-from mlrsnet.nets import LSTMNet
+from mlrsnet.nets import LSTMNet, ScheduleNet
 from mlrsnet.rule import Rule
 
 NUM_WARPS = 8
@@ -156,8 +157,8 @@ class FusedStep:
         card, net = rule.schedule.card, rule.schedule.net
         assert isinstance(net, LSTMNet)
         classes = rule.num_classes or 2  # unused without num_classes
-        block = max(16, triton.next_power_of_2(net.hidden_size))
-        self.weights = torch.stack([_flat(phase, block) for phase in rule.schedule.phases]).to(device)  # type: ignore[arg-type]
+        self.block = max(16, triton.next_power_of_2(net.hidden_size))
+        self.weights = self._stack(rule.schedule.phases).to(device)
         low, high = card.warn_outside
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
@@ -177,7 +178,7 @@ class FusedStep:
             "SCALE_BY_FIRST": net.loss_scale != "none" and not by_classes,
             "ANNEAL": net.anneal == "linear",
             "STRIDE": self.weights.shape[1],
-            "BLOCK": block,
+            "BLOCK": self.block,
         }
 
     @classmethod
@@ -186,6 +187,13 @@ class FusedStep:
         net = rule.schedule.net
         fits = type(net) is LSTMNet and net.hidden_size <= LARGEST_HIDDEN and net.out.weight.dtype == torch.float32
         return cls(rule, device) if fits else None
+
+    def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
+        """Go on with other weights of the same networks, in place."""
+        self.weights.copy_(self._stack(nets))
+
+    def _stack(self, nets: Sequence[ScheduleNet]) -> Tensor:
+        return torch.stack([_flat(net, self.block) for net in nets if isinstance(net, LSTMNet)])
 
     def __call__(
         self,

@@ -1,7 +1,7 @@
 """What an engine needs to know to turn losses into LRs, and what it remembers between steps."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from torch import Tensor
 
@@ -40,3 +40,14 @@ class Snapshot(TypedDict):
     unusable: int
     outside: int
     history: Tensor
+
+
+class Moment(NamedTuple):
+    """What the network reads at a step, for those who differentiate through it."""
+
+    divisor: float
+    """The network sees loss / divisor."""
+    progress: float
+    memory: Tensor
+    range: float
+    """gamma times every other factor: alpha_t = clip(range * factor, min_lr, max_lr)."""

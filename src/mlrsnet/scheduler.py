@@ -110,24 +110,9 @@ class LearnedLR(LRScheduler):
 
         With no loss and nothing observed nothing changes, so frameworks may call `step()` as often as they like.
         """
+        loss = self._collect(loss)
         if loss is not None:
-            loss = _as_scalar(loss)
-            if self._pending:
-                self._pending.append(loss)
-        if self._pending:
-            loss = _mean(self._pending)
-            self._pending = []
-        if loss is None:
-            return
-        loss = average_over_ranks(loss, self.process_group)
-        if not self._is_bound():
-            self._bind()
-        if isinstance(self._engine, HostEngine):
-            self._step_on_host(self._engine, float(loss))
-        else:
-            self._step_on_device(self._engine, loss)
-        self.last_epoch += 1
-        self._step_count += 1
+            self._advance(loss)
 
     def observe(self, loss: float | Tensor) -> None:
         """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
@@ -224,6 +209,28 @@ class LearnedLR(LRScheduler):
                 "again after extend()"
             )
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
+
+    def _collect(self, loss: float | Tensor | None) -> float | Tensor | None:
+        """The mean of a loss and what was observed, over all ranks; None where there is neither."""
+        if loss is not None:
+            loss = _as_scalar(loss)
+            if self._pending:
+                self._pending.append(loss)
+        if self._pending:
+            loss = _mean(self._pending)
+            self._pending = []
+        return None if loss is None else average_over_ranks(loss, self.process_group)
+
+    def _advance(self, loss: float | Tensor) -> None:
+        """One step of the engine, and the groups' LRs."""
+        if not self._is_bound():
+            self._bind()
+        if isinstance(self._engine, HostEngine):
+            self._step_on_host(self._engine, float(loss))
+        else:
+            self._step_on_device(self._engine, loss)
+        self.last_epoch += 1
+        self._step_count += 1
 
     def _schedule_number(self) -> int:
         """The schedule's fingerprint as a number, since a state holds numbers and tensors only."""

@@ -1,0 +1,170 @@
+"""Provisional step, hypergradient, rescaled step: the mathematics of Algorithm 1, for the user's own optimizer.
+
+For every optimizer in `LINEAR` the weights move on a straight line in the LR, w(alpha) = w_t - alpha d: the optimizer's
+state (momentum, second moments) does not depend on alpha. So one real optimizer step fixes d, and
+
+    d L_val(w(alpha)) / d alpha = -<grad L_val(w(alpha)), d>
+
+needs one validation gradient and one dot product: no functional model, no copied optimizer, no second-order graph. Any
+other LR on the line is a rescaling. alpha is the LR of the first group whose LR is not 0; the others keep their ratio.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn, optim
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from mlrsnet.distributed import Group
+from mlrsnet.groups import set_lr
+
+LINEAR = {
+    getattr(optim, name)
+    for name in ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Muon")
+    if hasattr(optim, name)
+}
+"""Optimizers whose step is linear in the LR and whose state does not depend on it, by exact type."""
+
+MEASURING_LR = 2.0**12
+"""d is read off a step this long: at a small LR, w_new - w_old would keep few of d's digits. A power of two scales exactly."""
+
+
+def check_linear(optimizer: Optimizer, assume_linear: bool) -> None:
+    """Refuse optimizers that are not known to be linear in their LR, and weights too coarse to read a step from."""
+    if not assume_linear and type(optimizer) not in LINEAR:
+        known = ", ".join(sorted(kind.__name__ for kind in LINEAR))
+        raise TypeError(
+            f"optimizer must take steps that are linear in its LR, and {type(optimizer).__name__} is not known to (its step "
+            f"sizes, averages or line searches may depend on the LR in other ways): use one of {known}, or pass "
+            "assume_linear=True if you know that w_new = w_old - lr * d with d and the optimizer's state independent of lr"
+        )
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.dtype not in (torch.float32, torch.float64):
+                raise TypeError(
+                    f"the optimizer's parameters must be float32 or float64, got {parameter.dtype}: the step is read off the "
+                    "weights; keep them in float32 and use autocast"
+                )
+
+
+class OpenStep:
+    """One optimizer step held open: taken once, its length still free. The weights stand at w_t - alpha d.
+
+    Costs one copy of the weights: the change at `MEASURING_LR`, in which all lengths are multiples.
+
+    Args:
+        optimizer: with gradients in place.
+        take: takes the step, `optimizer.step` or a GradScaler's.
+        ratios: the groups' LRs relative to alpha.
+        alpha: where to put the weights first.
+    """
+
+    @torch.no_grad()
+    def __init__(self, optimizer: Optimizer, take: Callable[[], Any], ratios: list[float], alpha: float) -> None:
+        groups = list(zip(optimizer.param_groups, ratios, strict=True))
+        self.parameters = [p for group, ratio in groups if ratio for p in group["params"] if p.grad is not None]
+        old = [parameter.detach().clone() for parameter in self.parameters]
+        for group, ratio in groups:
+            set_lr(group, MEASURING_LR * ratio)
+        take()
+        self.change = [parameter.detach() - before for parameter, before in zip(self.parameters, old, strict=True)]
+        self.alpha = alpha
+        for parameter, before, change in zip(self.parameters, old, self.change, strict=True):
+            parameter.copy_(torch.add(before, change, alpha=alpha / MEASURING_LR))
+
+    @torch.no_grad()
+    def move(self, alpha: float) -> None:
+        """Put the weights at w_t - alpha d, for another alpha."""
+        for parameter, change in zip(self.parameters, self.change, strict=True):
+            parameter.add_(change, alpha=(alpha - self.alpha) / MEASURING_LR)
+        self.alpha = alpha
+
+    def slope(
+        self, model: nn.Module, val_loss: Callable[[], Tensor], loss_scale: float = 1.0, group: Group = None
+    ) -> tuple[float, float]:
+        """L_val at the weights as they are, and d L_val / d alpha there; both the mean over the ranks.
+
+        The pass leaves no trace: gradients, buffers, random state and train/eval modes are as before.
+        """
+        dots: list[Tensor] = []
+        changes = {id(p): change for p, change in zip(self.parameters, self.change, strict=True)}
+        sharded = any(isinstance(p, DTensor) for p in self.parameters)
+
+        def consume(parameter: Tensor) -> None:  # as soon as a gradient is there: it is never kept
+            if parameter.grad is not None:
+                dots.append(_dot(parameter.grad, changes[id(parameter)]))
+                parameter.grad = None
+
+        with ExitStack() as stack:
+            stack.enter_context(no_trace(model, self.parameters))
+            if not sharded:
+                for parameter in self.parameters:
+                    hook = parameter.register_post_accumulate_grad_hook(consume)
+                    stack.callback(hook.remove)
+            stack.enter_context(model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext())
+            loss = val_loss()
+            _check_val_loss(loss)
+            (loss_scale * loss).backward()
+            if sharded:
+                for parameter in self.parameters:
+                    consume(parameter)
+        device = self.parameters[0].device
+        total = torch.stack([*dots, torch.zeros((), dtype=torch.float64, device=device)]).sum()
+        value, slope = _over_ranks(loss.detach().double(), total, group, sharded)
+        return value, slope / (MEASURING_LR * loss_scale)
+
+
+@contextmanager
+def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
+    """Put gradients, buffers, random state and train/eval modes back at the end."""
+    everything = {id(p): p for p in (*model.parameters(), *parameters)}.values()
+    gradients = [parameter.grad for parameter in everything]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    modes = [(module, module.training) for module in model.modules()]
+    devices = {p.device for p in everything if p.is_cuda}
+    for parameter in everything:
+        parameter.grad = None
+    try:
+        with torch.random.fork_rng(devices=sorted(device.index for device in devices)):
+            yield
+    finally:
+        for parameter, gradient in zip(everything, gradients, strict=True):
+            parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        for module, training in modes:
+            module.training = training
+
+
+def _dot(gradient: Tensor, change: Tensor) -> Tensor:
+    """<v, change>; of this rank's shards where they are sharded."""
+    if isinstance(gradient, DTensor) and isinstance(change, DTensor):
+        gradient, change = gradient.to_local(), change.to_local()
+    return torch.dot(gradient.detach().reshape(-1), change.reshape(-1)).double()
+
+
+def _over_ranks(loss: Tensor, dot: Tensor, group: Group, sharded: bool) -> tuple[float, float]:
+    """Means over the ranks; the shards of an averaged gradient add up instead."""
+    if group is False or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) == 1:
+        return float(loss), float(dot)
+    both = torch.stack((loss.to(dot), dot))
+    dist.all_reduce(both, group=group)
+    loss_sum, dot_sum = both.tolist()
+    ranks = dist.get_world_size(group)
+    return loss_sum / ranks, dot_sum if sharded else dot_sum / ranks
+
+
+def _check_val_loss(loss: Any) -> None:
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        found = (
+            f"shape {tuple(loss.shape)}, requires_grad={loss.requires_grad}" if isinstance(loss, Tensor) else repr(loss)
+        )
+        raise ValueError(
+            f"val_loss() must return a scalar tensor with a gradient, got {found}: return the mean loss of a batch"
+        )

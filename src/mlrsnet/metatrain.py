@@ -1,0 +1,363 @@
+"""`MetaTrainer`: the paper's meta-training (Section 3.2.2, Algorithm 1) around `lookahead.py`.
+
+At t % T_val = 0, with f_t the training loss and theta_t the memory of the network A:
+
+    phi_{t+1} = phi_t - Adam(grad_phi L_val(w_t - A(f_t, theta_t; phi_t) d_t))      (Eq. 9)
+    w_{t+1}   = w_t - A(f_t, theta_t; phi_{t+1}) d_t                                (Eq. 10)
+
+d_t is the user's optimizer's direction. Between updates phi is fixed and a step is `LearnedLR`'s.
+"""
+
+import copy
+import math
+import warnings
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+
+from mlrsnet import _check, features
+from mlrsnet.card import Card
+from mlrsnet.distributed import Group
+from mlrsnet.gamma import Gamma
+from mlrsnet.lookahead import OpenStep, check_linear
+from mlrsnet.nets import LSTMNet, ScheduleNet, predict
+from mlrsnet.rule import Moment
+from mlrsnet.schedule import Schedule
+from mlrsnet.scheduler import LearnedLR
+
+COMPAT = {
+    "layout": "the default network is the authors' meta-train one: gates i, f, o, g, sigmoid(f - 1), half-width layers",
+    "every": "T_val is 300 unless given",
+    "epoch-period": "T_val is counted anew in every epoch (pass steps_per_epoch)",
+    "advance-twice": "at a meta-update the memory advances twice: for the look-ahead, and again for the step",
+    "phases": "networks are kept after 1/200, 1/2 and all of training (their epochs 1, 100 and 200)",
+    "phase-gamma": "the schedule's card asks for gamma to be computed again at every phase",
+}
+"""Where the authors' code departs from the paper in ways that change numbers; for comparisons only."""
+
+MetaOptimizer = Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+class Past(NamedTuple):
+    """A step to back-propagate through: its loss, its progress, and the memory before it."""
+
+    loss: float | Tensor
+    progress: float
+    memory: Tensor
+
+
+class MetaTrainer:
+    """Trains a model and, on the side, the network that sets its LR. `meta.step(loss)` stands for `optimizer.step()`.
+
+    Args:
+        model: the model in training; for its buffers, modes and, under DDP, its `no_sync`.
+        optimizer: its optimizer, linear in the LR (see `lookahead.LINEAR`).
+        total_steps: T, optimizer steps of the whole training.
+        val_loss: computes the mean loss of the next validation batch under the weights as they are.
+        net: the schedule network, trained in place; the paper's `LSTMNet()` if None.
+        num_classes: for the range of the LR; see `LearnedLR`.
+        every: T_val, steps between meta-updates; 100 if None.
+        meta_optimizer: for the network's weights, or what makes one from them; Adam(1e-3, weight decay 1e-4) if None.
+        scaler: a `torch.amp.GradScaler`: it takes the steps, and its scale also covers the validation pass.
+        num_phases: k, networks kept for the schedule, after ceil(T l / k) steps.
+        bptt: steps to back-propagate through the network's memory; 1 in the paper.
+        gamma: how the range is found.
+        initial_loss, scale, min_lr, max_lr, process_group: see `LearnedLR`.
+        compat: "official", or names out of `COMPAT`.
+        steps_per_epoch: for compat's "epoch-period".
+        assume_linear: accept an optimizer that is not in `lookahead.LINEAR`.
+        name, learned_on: for the schedule's card.
+
+    >>> import torch, mlrsnet
+    >>> model = torch.nn.Linear(4, 3)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> def mean_loss():
+    ...     return torch.nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,)))
+    >>> meta = mlrsnet.MetaTrainer(model, optimizer, total_steps=20, val_loss=mean_loss, num_classes=3, every=5)
+    >>> for _ in range(20):
+    ...     loss = mean_loss()
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     meta.step(loss)
+    >>> meta.num_updates, meta.schedule().num_phases
+    (4, 3)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        total_steps: int,
+        val_loss: Callable[[], Tensor],
+        net: ScheduleNet | None = None,
+        num_classes: int | None = None,
+        every: int | None = None,
+        meta_optimizer: MetaOptimizer | None = None,
+        scaler: torch.amp.GradScaler | None = None,
+        num_phases: int = 3,
+        bptt: int = 1,
+        gamma: Gamma | None = None,
+        initial_loss: float | None = None,
+        scale: float = 1.0,
+        min_lr: float = 0.0,
+        max_lr: float | None = None,
+        process_group: Group = None,
+        compat: str | Collection[str] = (),
+        steps_per_epoch: int | None = None,
+        assume_linear: bool = False,
+        name: str = "unnamed",
+        learned_on: str = "",
+    ) -> None:
+        if not callable(val_loss):
+            raise TypeError(f"val_loss must be a function without arguments that returns a loss, got {val_loss!r}")
+        check_linear(optimizer, assume_linear)
+        self.compat = _names(compat)
+        self.model, self.optimizer, self.val_loss, self.scaler = model, optimizer, val_loss, scaler
+        self.every = _check.whole_number("every", (300 if "every" in self.compat else 100) if every is None else every)
+        self.num_phases = _check.whole_number("num_phases", num_phases)
+        self.bptt = _check.whole_number("bptt", bptt)
+        self.steps_per_epoch = steps_per_epoch
+        if "epoch-period" in self.compat:
+            _check.whole_number("steps_per_epoch", steps_per_epoch, hint="compat's epoch-period counts T_val in epochs")
+        default = "official-train" if "layout" in self.compat else "paper"
+        self.net = LSTMNet(layout=default) if net is None else net
+        self._card = Card(name=name, learned_on=learned_on, gamma=gamma or Gamma())
+        self.lr = LearnedLR(
+            optimizer,
+            Schedule(self.net, self._card),
+            total_steps=total_steps,
+            num_classes=num_classes,
+            initial_loss=initial_loss,
+            scale=scale,
+            min_lr=min_lr,
+            max_lr=max_lr,
+            process_group=process_group,
+        )
+        self.net.to(self._engine.device).requires_grad_(True)
+        self._share_network()
+        self.meta_optimizer = _meta_optimizer(meta_optimizer, self.net)
+        self.step_count = self.num_updates = self.skipped_updates = 0
+        self.last_hypergradient: float | None = None
+        self.last_provisional_lr: float | None = None
+        self.last_val_loss: float | None = None
+        self._loss_range = (math.inf, -math.inf)
+        self._kept: dict[int, dict[str, Tensor]] = {}
+        self._past: deque[Past] = deque(maxlen=self.bptt - 1)
+        self._stepped = True
+
+    @property
+    def total_steps(self) -> int:
+        """T."""
+        return self.lr.total_steps
+
+    def step(self, loss: float | Tensor | None = None) -> None:
+        """Take the optimizer's step at the LR the network gives for this loss; every T_val-th also teaches the network."""
+        loss = self.lr._collect(loss)
+        if loss is None:
+            raise ValueError(
+                "step needs this batch's loss, got None: pass it, or observe(loss) those of its micro-batches first"
+            )
+        if self._is_meta_step():
+            self._meta_step(loss)
+        else:
+            self._plain_step(loss)
+        self.step_count += 1
+        if self.step_count in self._boundaries():
+            self._kept[self.step_count] = _copy(self.net.state_dict())
+
+    def observe(self, loss: float | Tensor) -> None:
+        """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
+        self.lr.observe(loss)
+
+    def schedule(self) -> Schedule:
+        """What was learned so far: the networks kept at the phases' ends, the present one for those still to come."""
+        phases = []
+        for boundary in self._boundaries():
+            net = copy.deepcopy(self.net)
+            net.load_state_dict(self._kept.get(boundary, self.net.state_dict()))
+            phases.append(net)
+        return Schedule(phases, self.card())
+
+    def card(self) -> Card:
+        """Where the schedule comes from."""
+        gamma = self._card.gamma
+        if "phase-gamma" in self.compat and gamma.policy == "initial":
+            gamma = replace(gamma, policy="per-phase")
+        low, high = self._loss_range
+        departures = f", authors' departures: {', '.join(sorted(self.compat))}" if self.compat else ""
+        return replace(
+            self._card,
+            description=f"Algorithm 1: T_val = {self.every}, {self.num_updates} meta-updates with "
+            f"{type(self.meta_optimizer).__name__}, {self.step_count} of {self.total_steps} steps{departures}.",
+            optimizer=_describe(self.optimizer),
+            total_steps=self.total_steps,
+            gamma=gamma,
+            loss_range=(low, high) if low < high else None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the model's and the optimizer's own state; `torch.load(weights_only=True)` reads it."""
+        return {
+            "lr": self.lr.state_dict(),
+            "net": _copy(self.net.state_dict()),
+            "meta_optimizer": self.meta_optimizer.state_dict(),
+            "counts": [self.step_count, self.num_updates, self.skipped_updates],
+            "last": [self.last_hypergradient, self.last_provisional_lr, self.last_val_loss],
+            "loss_range": list(self._loss_range),
+            "kept": {step: _copy(state) for step, state in self._kept.items()},
+            "past": [(float(past.loss), past.progress, past.memory.cpu()) for past in self._past],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on exactly where the saved run stopped."""
+        missing = {"lr", "net", "meta_optimizer", "counts", "last", "loss_range", "kept", "past"} - set(state_dict)
+        if missing:
+            raise ValueError(
+                f"state_dict must be one saved by MetaTrainer.state_dict, got one without {sorted(missing)}"
+            )
+        self.net.load_state_dict(state_dict["net"])
+        self._engine.set_weights([self.net])
+        # The state knows the network it began with, which a new process cannot have.
+        self.lr.load_state_dict({**state_dict["lr"], "schedule": self.lr._schedule_number()})
+        self.meta_optimizer.load_state_dict(state_dict["meta_optimizer"])
+        self.step_count, self.num_updates, self.skipped_updates = state_dict["counts"]
+        self.last_hypergradient, self.last_provisional_lr, self.last_val_loss = state_dict["last"]
+        self._loss_range = (state_dict["loss_range"][0], state_dict["loss_range"][1])
+        self._kept = {step: _copy(state) for step, state in state_dict["kept"].items()}
+        self._past = deque((Past(*past) for past in state_dict["past"]), maxlen=self.bptt - 1)
+
+    @property
+    def _engine(self) -> Any:
+        return self.lr._engine
+
+    def _is_meta_step(self) -> bool:
+        step = self.step_count
+        if "epoch-period" in self.compat and self.steps_per_epoch:
+            step %= self.steps_per_epoch
+        return step % self.every == 0
+
+    def _boundaries(self) -> list[int]:
+        """Steps after which a network is kept: ceil(T l / k)."""
+        if "phases" in self.compat:
+            return [math.ceil(self.total_steps / part) for part in (200, 2, 1)]
+        return [-(-self.total_steps * part // self.num_phases) for part in range(1, self.num_phases + 1)]
+
+    def _plain_step(self, loss: float | Tensor) -> None:
+        self._remember(loss)
+        self.lr._advance(loss)
+        self._take()
+
+    def _meta_step(self, loss: float | Tensor) -> None:
+        value = float(loss)
+        if not math.isfinite(value):
+            self._skip("the training loss is not finite")
+            self._plain_step(loss)
+            return
+        moment = self._engine.moment(value)
+        alpha, after = self._alpha(value, moment)
+        self.last_provisional_lr = alpha.item()
+        step = OpenStep(self.optimizer, self._take, self.lr._ratios, self.last_provisional_lr)
+        if not step.parameters:
+            raise RuntimeError(
+                "no parameter of the optimizer has a gradient: call loss.backward() before meta.step(loss)"
+            )
+        if self._stepped:
+            self._update_network(alpha, step)
+        else:
+            self._skip("the GradScaler skipped the step")
+        if "advance-twice" in self.compat:
+            self._engine.set_memory(after.detach())
+        self._remember(loss)
+        self.lr._advance(loss)
+        step.move(self._engine.alpha())
+        self._loss_range = (
+            min(self._loss_range[0], value / moment.divisor),
+            max(self._loss_range[1], value / moment.divisor),
+        )
+
+    def _update_network(self, alpha: Tensor, step: OpenStep) -> None:
+        """Eq. 9: grad_phi L_val = (d L_val / d alpha) grad_phi alpha."""
+        scale = self.scaler.get_scale() if self.scaler is not None else 1.0
+        self.last_val_loss, slope = step.slope(self.model, self.val_loss, scale, self.lr.process_group)
+        if not (math.isfinite(self.last_val_loss) and math.isfinite(slope)):
+            self._skip(f"the validation loss is {self.last_val_loss}, its slope {slope}")
+            return
+        self.last_hypergradient = slope
+        self.meta_optimizer.zero_grad()
+        (slope * alpha).backward()
+        self.meta_optimizer.step()
+        self._engine.set_weights([self.net])
+        self.num_updates += 1
+
+    def _alpha(self, loss: float, moment: Moment) -> tuple[Tensor, Tensor]:
+        """alpha_t as a function of phi, through the last `bptt` steps of the memory; and the memory after."""
+        past = [step for step in self._past if math.isfinite(float(step.loss))]
+        memory = past[0].memory.to(moment.memory) if past else moment.memory
+        for step in (*past, Past(loss, moment.progress, memory)):
+            scaled = torch.full((), float(step.loss) / moment.divisor, dtype=memory.dtype, device=memory.device)
+            factor, memory = predict(self.net, scaled, step.progress, memory)
+        rule = self._engine.rule
+        return torch.clamp(moment.range * factor, rule.min_lr, rule.max_lr), memory
+
+    def _remember(self, loss: float | Tensor) -> None:
+        if self.bptt > 1:
+            progress = features.progress(self.step_count, self.total_steps)
+            self._past.append(Past(loss, progress, self._engine.copy_memory()))
+
+    def _take(self) -> None:
+        """The optimizer's step, through the GradScaler where there is one; `_stepped` says whether it was taken."""
+        if self.scaler is None:
+            self.optimizer.step()
+            return
+        before = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self._stepped = self.scaler.get_scale() >= before  # a skipped step lowers the scale
+
+    def _skip(self, why: str) -> None:
+        if not self.skipped_updates:
+            warnings.warn(f"a meta-update was skipped: {why} (skipped_updates counts them)", stacklevel=5)
+        self.skipped_updates += 1
+
+    def _share_network(self) -> None:
+        """All ranks begin with rank 0's network."""
+        if self.lr.process_group is not False and dist.is_available() and dist.is_initialized():
+            for parameter in self.net.parameters():
+                dist.broadcast(parameter.data, group_src=0, group=self.lr.process_group)
+            self._engine.set_weights([self.net])
+
+
+def _names(compat: str | Collection[str]) -> frozenset[str]:
+    if compat == "official":
+        return frozenset(COMPAT)
+    names = [compat] if isinstance(compat, str) else list(compat)
+    return frozenset(_check.one_of("compat", name, ("official", *COMPAT)) for name in names)
+
+
+def _meta_optimizer(given: MetaOptimizer | None, net: ScheduleNet) -> Optimizer:
+    if given is None:
+        return Adam(net.parameters(), lr=1e-3, weight_decay=1e-4)
+    made = given if isinstance(given, Optimizer) else given(net.parameters())
+    held = {id(parameter) for group in made.param_groups for parameter in group["params"]}
+    if not held & {id(parameter) for parameter in net.parameters()}:
+        raise ValueError(
+            "meta_optimizer must hold the parameters of net, got one with others: make it from net.parameters()"
+        )
+    return made
+
+
+def _describe(optimizer: Optimizer) -> str:
+    group = optimizer.param_groups[0]
+    shown = [f"{key}={group[key]}" for key in ("momentum", "nesterov", "betas", "weight_decay") if group.get(key)]
+    return f"{type(optimizer).__name__}({', '.join(shown)})"
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -73,6 +74,24 @@ def test_an_empty_list_says_how_to_get_one(capsys):
     code, out, _ = run(capsys, "schedules", "list")
     assert code == 0
     assert out.strip()
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_damaged_schedule_does_not_hide_the_others(capsys, tmp_path):
+    (tmp_path / "home" / "broken.safetensors").write_bytes(b"nothing")
+    code, out, _ = run(capsys, "schedules", "list")
+    assert code == 0
+    assert re.search("^mine ", out, flags=re.MULTILINE)
+    assert "broken                   unreadable" in out
+
+
+@pytest.mark.usefixtures("mine")
+def test_long_lists_of_losses_are_not_taken_for_file_names(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["2.345"] * 500)))
+    code, out, _ = run(capsys, "simulate", "mine", "-")
+    assert code == 0
+    assert len(out.splitlines()) == 501
+    assert run(capsys, "simulate", "mine", ",".join(["2.345"] * 500))[0] == 0
 
 
 @pytest.mark.usefixtures("mine")

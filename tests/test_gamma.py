@@ -47,6 +47,11 @@ def test_an_absurd_first_loss_says_what_to_pass(loss):
         Gamma()(loss, 10)
 
 
+def test_a_first_loss_barely_above_the_limit_is_refused_too():
+    with pytest.raises(ValueError, match=r"gamma must be positive and finite, got 0\.0"):
+        Gamma()(0.33333333333333337, 3)
+
+
 @pytest.mark.parametrize("classes", [None, 0, 1, 2.5, True])
 def test_the_number_of_classes_is_checked(classes):
     with pytest.raises(ValueError, match="num_classes must be a whole number >= 2"):
@@ -54,7 +59,7 @@ def test_the_number_of_classes_is_checked(classes):
 
 
 def test_a_perplexity_that_overflows_is_refused():
-    with pytest.raises(ValueError, match="gamma is not finite"):
+    with pytest.raises(ValueError, match="gamma must be positive and finite, got inf"):
         Gamma(statistic="perplexity")(1000.0, 10)
 
 

@@ -126,14 +126,13 @@ def test_a_rescaled_step_is_the_optimizers_own_at_that_lr(name):
     run = Setting(OPTIMIZERS[name], every=1)
     torch.manual_seed(4)
     loss = run.backward(0)
-    model, optimizer = copy.deepcopy((run.model, run.optimizer))
-    twins = list(model.parameters())
+    twins = list(copy.deepcopy(run.model).parameters())
     gradients = [p.grad.clone() for p in run.model.parameters()]
     run.meta.step(loss)
     used = [group["lr"] for group in run.optimizer.param_groups]
     assert used[0] != run.meta.last_provisional_lr
     assert used[1] == pytest.approx(used[0] / 4)
-    twin = type(optimizer)([{"params": twins[:3]}, {"params": twins[3:]}], **optimizer.defaults)
+    twin = OPTIMIZERS[name]([{"params": twins[:3]}, {"params": twins[3:]}])
     for group, lr in zip(twin.param_groups, used, strict=True):
         group.update(lr=lr, weight_decay=0.01)
     for p, gradient in zip(twins, gradients, strict=True):
@@ -255,37 +254,33 @@ def test_before_the_first_update_nothing_is_known():
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("bptt", [1, 3])
 def test_a_resumed_run_equals_one_that_never_stopped(name, bptt):
-    def build():
+    def build(seed):
+        torch.manual_seed(seed)
         return Setting(OPTIMIZERS[name], bptt=bptt, net=LSTMNet(6, 2).double())
 
-    whole = build()
+    whole = build(5)
+    torch.manual_seed(6)  # dropout
     expected = whole.train(range(20))
-    first = build()
+
+    first = build(5)
+    torch.manual_seed(6)
     used = first.train(range(8))
     file = io.BytesIO()
     states = [thing.state_dict() for thing in (first.model, first.optimizer, first.meta)]
     torch.save([*states, first.val_calls, torch.get_rng_state()], file)
     file.seek(0)
-    second = build()
-    for parameter in second.meta.net.parameters():
-        parameter.data.normal_()  # a new process begins with another network
+
+    second = build(99)  # a new process begins with another network
     model, optimizer, meta, second.val_calls, rng = torch.load(file, weights_only=True)
     second.model.load_state_dict(model)
     second.optimizer.load_state_dict(optimizer)
     second.meta.load_state_dict(meta)
     torch.set_rng_state(rng)
     used += second.train(range(8, 20))
-    # dropout draws from the global generator: replay the whole run with the state it had at the break
-    if used != expected:
-        torch.set_rng_state(rng)
-    assert used[:8] == expected[:8]
-    third = build()
-    third.train(range(8))
-    torch.set_rng_state(rng)
-    third.train(range(8, 20))
-    assert torch.equal(second.weights(), third.weights())
-    assert second.meta.schedule().fingerprint() == third.meta.schedule().fingerprint()
-    assert second.meta.num_updates == third.meta.num_updates
+    assert used == expected
+    assert torch.equal(second.weights(), whole.weights())
+    assert second.meta.schedule().fingerprint() == whole.meta.schedule().fingerprint()
+    assert second.meta.card() == whole.meta.card()
 
 
 def test_phases_are_kept_at_the_thirds_and_the_card_is_full(tmp_path):
@@ -339,25 +334,20 @@ def test_longer_backpropagation_reaches_further():
     (slope, one, _), (slope3, three, run) = gradient(1), gradient(3)
     assert slope == pytest.approx(slope3)
     assert not torch.allclose(one, three)
-    # by hand: three steps from the memory before step 1
-    net, engine = run.meta.net, run.meta._engine
-    data, model = run.data, make_model(batch_norm=False)
-    losses, memory = [], None
-    state = net.initial_state()
+    # by hand: back through steps 1, 2 and 3, from the memory before step 1
     again = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=3, meta_optimizer=lambda p: SGD(p, lr=0.0))
+    losses = []
     for index in range(4):
-        loss = batch_loss(again.model, data, index).item()
-        losses.append(loss)
+        losses.append(batch_loss(again.model, again.data, index).detach().reshape(1))
         if index == 1:
-            memory = again.meta._engine.copy_memory()
+            state = again.meta._engine.copy_memory()
         again.train([index])
-    state = memory
+    net = again.meta.net
     net.zero_grad()
     for loss in losses[1:]:
-        factor, state = net(torch.tensor([loss], dtype=torch.float64), state)
-    (slope3 * engine.moment(1.0).range * factor).backward()
+        factor, state = net(loss, state)
+    (slope3 * run.meta._engine.moment(1.0).range * factor).backward()
     torch.testing.assert_close(net.cells[0].h2h[0].weight.grad, three, rtol=1e-8, atol=1e-12)
-    assert model is not None
 
 
 def test_a_validation_loss_that_is_not_finite_never_reaches_the_network():

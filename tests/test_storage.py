@@ -80,6 +80,17 @@ def test_a_pickle_is_refused_and_nothing_in_it_runs(tmp_path, monkeypatch, write
     assert not (tmp_path / "executed").exists()
 
 
+def test_a_damaged_checkpoint_is_one_clear_error(tmp_path):
+    torch.save({"layer3.weight": torch.ones(3, 5)}, tmp_path / "a.pth")
+    raw = (tmp_path / "a.pth").read_bytes()
+    for place in range(0, len(raw), 23):
+        changed = bytearray(raw)
+        changed[place] ^= 0x15
+        (tmp_path / "a.pth").write_bytes(bytes(changed))
+        with pytest.raises(ScheduleError):
+            Schedule.from_official(tmp_path / "a.pth")
+
+
 def test_a_foreign_file_is_told_apart(tmp_path):
     save_file({"weight": torch.ones(3)}, tmp_path / "model.safetensors")
     with pytest.raises(ScheduleError, match="is a safetensors file but not a schedule"):
@@ -113,6 +124,11 @@ def test_a_file_far_too_large_is_not_read(saved, monkeypatch):
         lambda d, t: d["net"].update(num_layers=10**9),
         lambda d, t: d["net"].update(kind="os.system"),
         lambda d, t: d["net"].update(surprise=1),
+        lambda d, t: d.update(net=[]),
+        lambda d, t: d["net"].update(sharpness=10**400),
+        lambda d, t: d["card"].update(versions=None),
+        lambda d, t: t.update({"0.out.bias": t.pop("phase0.out.bias")}),
+        lambda d, t: t.update({"phase0.out.bias": torch.ones(1, dtype=torch.complex64)}),
         lambda d, t: d.pop("card"),
         lambda d, t: d["card"].update(surprise=1),
         lambda d, t: d["card"]["gamma"].update(policy="best"),

@@ -1,14 +1,19 @@
 """Argument checks that say the argument, the rule, the value and what to do next."""
 
 import math
+import operator
+import sys
+import warnings
 from collections.abc import Iterable
+from typing import SupportsIndex
 
 
 def whole_number(name: str, value: object, minimum: int = 1, hint: str = "") -> int:
     """Return `value` as an int, or raise naming the argument and the rule."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+    number = operator.index(value) if isinstance(value, SupportsIndex) and not isinstance(value, bool) else None
+    if number is None or number < minimum:
         raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}{_then(hint)}")
-    return value
+    return number
 
 
 def positive(name: str, value: object, hint: str = "") -> float:
@@ -23,7 +28,7 @@ def real(name: str, value: object, hint: str = "") -> float:
     """Return `value` as a finite float, or raise."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool | str) or not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {value!r}{_then(hint)}")
@@ -36,6 +41,14 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}")
     return str(value)
+
+
+def warn(message: str) -> None:
+    """A warning at the line of the user's own code, however deep inside this package it arises."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mlrsnet."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def _then(hint: str) -> str:

@@ -43,6 +43,9 @@ class Card:
     versions: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
+        for name, kind in (("name", str), ("description", str), ("results", dict), ("versions", dict)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} of a card must be a {kind.__name__}, got {getattr(self, name)!r}")
         if self.total_steps is not None:
             _check.whole_number("total_steps", self.total_steps)
         if self.loss_range is not None:

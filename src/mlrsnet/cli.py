@@ -15,6 +15,7 @@ from mlrsnet import _check, pretrained
 from mlrsnet.nets import LAYOUTS
 from mlrsnet.schedule import Schedule
 from mlrsnet.show import describe
+from mlrsnet.storage import ScheduleError
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -99,7 +100,10 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _list(arguments: argparse.Namespace) -> None:
     known = pretrained.available()
     for name, path in sorted(known.items()):
-        print(f"{name:24} {Schedule.load(path).card.description}")
+        try:
+            print(f"{name:24} {Schedule.load(path).card.description}")
+        except ScheduleError as error:
+            print(f"{name:24} unreadable: {error}")
     if not known:
         print(
             "No schedules yet: none is shipped with this version. `mlrsnet schedules import` adds the authors' checkpoints."
@@ -132,15 +136,23 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 
 def _read_losses(words: str) -> list[float]:
-    text = sys.stdin.read() if words == "-" else words
-    if Path(text).is_file():
-        text = Path(text).read_text()
     try:
-        return [float(word) for word in re.split(r"[\s,]+", text.strip())]
+        return _numbers(sys.stdin.read() if words == "-" else words)
+    except ValueError:
+        if words == "-" or not os.path.isfile(words):
+            raise ValueError(
+                f"losses must be numbers separated by commas, or a file of them, got {words[:80]!r}"
+            ) from None
+    try:
+        return _numbers(Path(words).read_text())
     except ValueError as error:
         raise ValueError(
-            f"losses must be numbers separated by commas or a file of them, got {words!r} ({error})"
+            f"losses must be numbers separated by spaces, commas or lines; {words} has others ({error})"
         ) from None
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in re.split(r"[\s,]+", text.strip())]
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.func import stack_module_state
 
-from mlrsnet import features
+from mlrsnet import _check, features
 from mlrsnet.nets import ScheduleNet, predict
-from mlrsnet.rule import Moment, Rule, Snapshot
+from mlrsnet.rule import Moment, Report, Rule, Snapshot
 
-SPARE_STEPS = 1024
-"""The history has room for this many steps past the horizon; its last place catches everything beyond."""
+SPARE_STEPS, MOST_STEPS = 1024, 2**22
+"""The history has room for some steps past the horizon, up to a limit; its last place catches everything beyond."""
 
 
 class Carry(NamedTuple):
@@ -98,31 +98,30 @@ class DeviceEngine:
         phases = [copy.deepcopy(phase).to(device) for phase in rule.schedule.phases]
         self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
         if initial_loss is not None:
-            rule.schedule.card.gamma(initial_loss, rule.num_classes)
+            rule.schedule.card.gamma(initial_loss, rule.num_classes, "initial_loss")
             rule.schedule.loss_divisor(initial_loss, rule.num_classes)
         self.counts = torch.zeros(6, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
-        self.total_steps = self.counts[5]
-        self.carry = Carry._make((*self.counts[:5], *self.values, net.initial_state().to(device)))
+        self._view(net.initial_state().to(device))
         self.carry.phase.fill_(-1)
         self.carry.lr.fill_(lr)
         if initial_loss is not None:
             self.carry.initial_loss.fill_(initial_loss)
         self.retired: list[Tensor] = []
         self.history = torch.empty(0, dtype=torch.float32, device=device)
-        self.group_lrs = self.ratios = torch.empty(0, device=device)
+        self.group_lrs = self.ratios = torch.empty(0, dtype=torch.float32, device=device)
         self.extend(total_steps)
-        self.kernel = _kernel(rule, device) if fused else None
-        if self.kernel is not None:  # compile now, on copies: a first call inside a graph capture could not
-            self.bind([lr], [1.0])
-            self.kernel(self.carry.lr, 1.0, **{name: buffer.clone() for name, buffer in self._buffers().items()})
+        self.bind([lr], [1.0])
+        self.kernel: Any = _kernel(rule, device) if fused else None
+        if self.kernel is not None:
+            self._try_kernel()
 
     def bind(self, lrs: list[float], ratios: list[float]) -> list[Tensor]:
         """Take over the parameter groups' LRs; group i's is the i-th tensor returned, alpha_t * ratios[i] from now on."""
         if len(lrs) != len(self.group_lrs):
-            self.group_lrs, self.ratios = (torch.empty(len(lrs), device=self.device) for _ in range(2))
-        self.group_lrs.copy_(torch.tensor(lrs))
-        self.ratios.copy_(torch.tensor(ratios))
+            self.group_lrs, self.ratios = torch.empty(2, len(lrs), dtype=torch.float32, device=self.device)
+        self.group_lrs.copy_(torch.tensor(lrs, dtype=torch.float32))
+        self.ratios.copy_(torch.tensor(ratios, dtype=torch.float32))
         return list(self.group_lrs.unbind())
 
     @torch.no_grad()
@@ -130,13 +129,15 @@ class DeviceEngine:
         """Advance by one loss; `group_lrs` holds the LRs afterwards."""
         scale = self.rule.scale * self.optimizer_scale
         if self.kernel is not None:
-            self.kernel(loss, scale, **self._buffers())
+            with torch.cuda.device_of(loss):
+                self.kernel(loss, scale, **self._buffers())
             return
-        carry = advance(self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale)
+        with torch.autocast(self.device.type, enabled=False):
+            carry = advance(self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale)
         taken = carry.step > self.carry.step
         self.group_lrs.copy_(torch.where(taken, carry.lr * self.ratios, self.group_lrs))
         place = torch.clamp(self._calls(), max=len(self.history) - 1)
-        self.history.index_copy_(0, place.view(1), carry.lr.view(1))
+        self.history.index_copy_(0, place.view(1), carry.lr.float().view(1))
         for buffer, value in zip(self.carry, carry, strict=True):
             buffer.copy_(value)
 
@@ -176,15 +177,16 @@ class DeviceEngine:
     def extend(self, total_steps: int) -> None:
         """Set the horizon. The history grows; a step captured before goes on writing into the old, shorter one."""
         self.total_steps.fill_(total_steps)
-        if total_steps + SPARE_STEPS > len(self.history):
+        size = min(total_steps + SPARE_STEPS, MOST_STEPS)
+        if size > len(self.history):
             self.retired.append(self.history)
-            self.history = torch.full((total_steps + SPARE_STEPS,), math.nan, device=self.device)
+            self.history = torch.full((size,), math.nan, dtype=torch.float32, device=self.device)
             self.history[: len(self.retired[-1])] = self.retired[-1]
 
-    def snapshot(self) -> Snapshot:
-        """Everything that the next step depends on; synchronises."""
-        counts, values, calls = self.counts.tolist(), self.values.tolist(), int(self._calls())
-        return Snapshot(
+    def report(self) -> Report:
+        """Where it stands; synchronises."""
+        counts, values = self.counts.tolist(), self.values.tolist()
+        return Report(
             step=counts[0],
             phase=counts[1],
             nonfinite=counts[2],
@@ -193,19 +195,45 @@ class DeviceEngine:
             initial_loss=values[0],
             gamma=values[1],
             lr=values[2],
-            memory=self.carry.memory.cpu().clone(),
-            history=self.history[: min(calls, len(self.history) - 1)].double().cpu(),
         )
+
+    def snapshot(self) -> Snapshot:
+        """Everything that the next step depends on; synchronises."""
+        kept = min(int(self._calls()), len(self.history) - 1)
+        history = self.history[:kept].cpu().double()
+        return Snapshot(**self.report(), memory=self.carry.memory.cpu().clone(), history=history)
 
     def restore(self, saved: Snapshot) -> None:
         """Go on from a snapshot, in place."""
         counts = [saved["step"], saved["phase"], saved["nonfinite"], saved["unusable"], saved["outside"]]
         values = [saved["initial_loss"], saved["gamma"], saved["lr"]]
         self.counts[:5] = torch.tensor(counts, device=self.device)
-        self.values.copy_(torch.tensor(values))
+        self.values.copy_(torch.tensor(values, dtype=torch.float32))
         self.carry.memory.copy_(saved["memory"])
         kept = saved["history"][: len(self.history) - 1]
         self.history[: len(kept)] = kept.to(self.history)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickle gives every view a storage of its own."""
+        self.__dict__.update(state)
+        self._view(self.carry.memory)
+
+    def _view(self, memory: Tensor) -> None:
+        """Names for the places of `counts` and `values`."""
+        self.carry = Carry._make((*self.counts[:5], *self.values, memory))
+        self.total_steps = self.counts[5]
+
+    def _try_kernel(self) -> None:
+        """Compile on copies, before a graph capture could be disturbed by it; without a C compiler, do without."""
+        try:
+            copies = {name: buffer.clone() for name, buffer in self._buffers().items()}
+            with torch.cuda.device(self.device):
+                self.kernel(self.carry.lr.clone(), 1.0, **copies)
+        except Exception as error:  # whatever a compiler may say: the torch path computes the same
+            self.kernel = None
+            _check.warn(
+                f"the fused step could not be compiled ({error}); LearnedLR uses slower torch calls on {self.device}"
+            )
 
     def _buffers(self) -> dict[str, Tensor]:
         return {

@@ -17,10 +17,13 @@ def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Ten
     ranks = dist.get_world_size(group)
     if ranks == 1:
         return loss
-    if isinstance(loss, Tensor):
-        total = loss.detach().float().clone()
-    else:
-        device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
-        total = torch.tensor(loss, dtype=torch.float64, device=device)
+    total = torch.as_tensor(loss).detach().to(_device(group, loss), torch.float64, copy=True)
     dist.all_reduce(total, group=group)
     return total / ranks
+
+
+def _device(group: Group, loss: float | Tensor) -> torch.device:
+    """The loss's own device where the group's backends serve it, else one that they serve."""
+    served = [pair.split(":")[0] for pair in dist.get_backend_config(group or None).split(",")]
+    own = loss.device if isinstance(loss, Tensor) else torch.device("cpu")
+    return own if own.type in served else torch.device(served[0])

@@ -51,8 +51,8 @@ class Gamma:
         """Whether `num_classes` enters the range."""
         return self.policy != "fixed"
 
-    def __call__(self, loss: float, num_classes: int | None) -> float:
-        """The range for a loss (or for the first loss), checked.
+    def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
+        """The range for a loss, checked; `name` is what an error calls it.
 
         >>> round(Gamma()(math.log(10), 10), 4)
         0.6691
@@ -68,14 +68,14 @@ class Gamma:
         limit = -math.log(num_classes) if self.statistic == "perplexity" else 1 / num_classes
         if not math.isfinite(loss) or loss <= limit:
             raise ValueError(
-                f"the first loss must be a finite number > {limit:.4g} for num_classes={num_classes} (gamma, the range of "
+                f"{name} must be a finite number > {limit:.4g} for num_classes={num_classes} (gamma, the range of "
                 f"the LR, is 0 or negative below), got {loss!r}: pass initial_loss= the loss of an untrained network, about "
                 f"log(num_classes) = {math.log(num_classes):.4g}, or a schedule with a fixed gamma"
             )
         value = float(self.formula(torch.tensor(loss, dtype=torch.float64), num_classes))
-        if not math.isfinite(value):
+        if not 0 < value < math.inf:
             raise ValueError(
-                f"gamma is not finite for a first {self.statistic} from loss {loss!r}: pass a smaller initial_loss="
+                f"gamma must be positive and finite, got {value!r} from {name} {loss!r}: pass another initial_loss="
             )
         return value
 
@@ -92,7 +92,7 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     """Factor that carries SGD's range over to the optimizer of a parameter group.
 
     - heavy-ball and Nesterov SGD: (1 - momentum) / (1 - dampening), the length of the average step
-    - Adam and its relatives, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has one
+    - Adam and its relatives, Adafactor, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has one
     - anything else: 1
 
     The kind is read from the group's own keys, so wrapped and third-party optimizers are covered; `LearnedLR(scale=...)`
@@ -103,7 +103,7 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     >>> optimizer_scale({"betas": (0.9, 0.999)})
     0.01
     """
-    adaptive = any(key in group for key in ("betas", "centered", "initial_accumulator_value"))
+    adaptive = any(key in group for key in ("betas", "beta2_decay", "centered", "initial_accumulator_value"))
     scale = ADAPTIVE_SCALE if adaptive else 1.0
     momentum = float(group.get("momentum") or 0.0)
     if not momentum:

@@ -1,5 +1,6 @@
 """The engine for float LRs: plain numbers in, a float out, numpy inside (a fifth of the cost of small torch calls)."""
 
+import copy
 import math
 from array import array
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ import torch
 
 from mlrsnet import features
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
-from mlrsnet.rule import Moment, Rule, Snapshot
+from mlrsnet.rule import Moment, Report, Rule, Snapshot
 
 
 class HostNet:
@@ -20,7 +21,7 @@ class HostNet:
 
     def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """x, memory -> factor, memory."""
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             factor, state = self.net(torch.from_numpy(x), torch.from_numpy(memory))
         return float(factor), state.numpy()
 
@@ -72,6 +73,8 @@ class HostMLP(HostNet):
 
 def host_net(net: ScheduleNet) -> HostNet:
     """The fastest form of a network for single steps on the host."""
+    if next(net.parameters()).dtype not in (torch.float32, torch.float64):  # numpy has no bfloat16
+        net = copy.deepcopy(net).float()
     twin = {LSTMNet: HostLSTM, MLPNet: HostMLP}.get(type(net), HostNet)
     return twin(net)  # type: ignore[arg-type]
 
@@ -90,13 +93,13 @@ class HostEngine:
         self.rule, self.total_steps, self.lr = rule, total_steps, lr
         self.optimizer_scale, self.device = 1.0, torch.device("cpu")
         self.nets = [host_net(net) for net in rule.schedule.phases]
-        self.memory = rule.schedule.net.initial_state().cpu().numpy()
+        self.memory = self.nets[0].net.initial_state().numpy()
         self.step_count, self.phase, self.gamma, self.divisor = 0, -1, math.nan, math.nan
         self.nonfinite = self.unusable = self.outside = 0
         self.history = array("d")
         self.initial_loss: float | None = None
         if initial_loss is not None:
-            self._begin(initial_loss)
+            self._begin(initial_loss, "initial_loss")
 
     def step(self, loss: float) -> bool:
         """Advance by one loss; False where it was not finite and the LR stays as it was."""
@@ -125,7 +128,7 @@ class HostEngine:
 
     def set_memory(self, memory: torch.Tensor) -> None:
         """Go on with another memory."""
-        self.memory = memory.numpy().copy()
+        self.memory = memory.to(torch.from_numpy(self.memory)).numpy().copy()
 
     def copy_memory(self) -> torch.Tensor:
         """The network's memory now."""
@@ -139,26 +142,30 @@ class HostEngine:
         """Set the horizon."""
         self.total_steps = total_steps
 
-    def snapshot(self) -> Snapshot:
-        """Everything that the next step depends on, as copies."""
-        return Snapshot(
+    def report(self) -> Report:
+        """Where it stands."""
+        return Report(
             step=self.step_count,
             phase=self.phase,
             initial_loss=math.nan if self.initial_loss is None else self.initial_loss,
             gamma=self.gamma,
             lr=self.lr,
-            memory=torch.from_numpy(self.memory.copy()),
             nonfinite=self.nonfinite,
             unusable=self.unusable,
             outside=self.outside,
-            history=torch.tensor(self.history, dtype=torch.float64),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Everything that the next step depends on, as copies."""
+        return Snapshot(
+            **self.report(), memory=self.copy_memory(), history=torch.tensor(self.history, dtype=torch.float64)
         )
 
     def restore(self, saved: Snapshot) -> None:
         """Go on from a snapshot."""
         self.step_count, self.phase, self.lr = saved["step"], saved["phase"], saved["lr"]
         self.nonfinite, self.unusable, self.outside = saved["nonfinite"], saved["unusable"], saved["outside"]
-        self.memory = saved["memory"].to(self.rule.schedule.net.initial_state()).cpu().numpy().copy()
+        self.set_memory(saved["memory"])
         self.history = array("d", saved["history"].tolist())
         self.initial_loss, self.gamma, self.divisor = None, math.nan, math.nan
         if not math.isnan(saved["initial_loss"]):
@@ -166,10 +173,10 @@ class HostEngine:
         if not math.isnan(saved["gamma"]):
             self.gamma = saved["gamma"]
 
-    def _begin(self, loss: float) -> None:
+    def _begin(self, loss: float, name: str = "the first loss") -> None:
         """Set f_0, and with it gamma and the loss scale; raises where it gives no valid range, changing nothing."""
         schedule, classes = self.rule.schedule, self.rule.num_classes
-        gamma, divisor = schedule.card.gamma(loss, classes), schedule.loss_divisor(loss, classes)
+        gamma, divisor = schedule.card.gamma(loss, classes, name), schedule.loss_divisor(loss, classes)
         self.initial_loss, self.gamma, self.divisor = loss, gamma, divisor
 
     def _advance(self, loss: float) -> None:

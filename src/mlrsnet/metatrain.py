@@ -10,7 +10,6 @@ d_t is the user's optimizer's direction. Between updates phi is fixed and a step
 
 import copy
 import math
-import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -323,7 +322,7 @@ class MetaTrainer:
 
     def _skip(self, why: str) -> None:
         if not self.skipped_updates:
-            warnings.warn(f"a meta-update was skipped: {why} (skipped_updates counts them)", stacklevel=5)
+            _check.warn(f"a meta-update was skipped: {why} (skipped_updates counts them)")
         self.skipped_updates += 1
 
     def _share_network(self) -> None:

@@ -1,7 +1,6 @@
 """The authors' published checkpoints: `mlr_snet_{1,100,200}.pth`."""
 
 import os
-import pickle
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,11 +45,10 @@ def read_nets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], 
 
 def _read_net(path: Path, layout: str) -> LSTMNet:
     tensors = _read_tensors(path)
-    hidden_size = tensors["layer3.weight"].shape[-1]
-    net = LSTMNet(hidden_size, layout=layout)
     try:
+        net = LSTMNet(tensors["layer3.weight"].shape[-1], layout=layout)
         net.load_state_dict({KEYS[name]: tensor for name, tensor in tensors.items()})
-    except RuntimeError as error:
+    except (RuntimeError, IndexError, ValueError) as error:
         raise ScheduleError(
             f"{path} does not fit the layout {layout!r} ({error}): pass layout= one of {', '.join(LAYOUTS)}"
         ) from None
@@ -64,7 +62,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         # A file, not a name: torch.load chooses other readers by the name's ending.
         with open(path, "rb") as file, warnings.catch_warnings(action="ignore"):
             state = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+    except Exception as error:  # bytes that are no checkpoint can fail in any way
         raise ScheduleError(
             f"{path} is not a checkpoint of plain tensors ({type(error).__name__}): nothing in it was executed"
         ) from None

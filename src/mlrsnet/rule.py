@@ -27,18 +27,23 @@ class Rule:
     max_lr: float = float("inf")
 
 
-class Snapshot(TypedDict):
-    """An engine's memory as plain numbers and CPU tensors; any engine goes on from any other's. NaN: not known yet."""
+class Report(TypedDict):
+    """Where an engine stands. NaN: not known yet; phase -1: before the first step."""
 
     step: int
     phase: int
     initial_loss: float
     gamma: float
     lr: float
-    memory: Tensor
     nonfinite: int
     unusable: int
     outside: int
+
+
+class Snapshot(Report):
+    """All that an engine remembers, as plain numbers and CPU tensors; any engine goes on from any other's."""
+
+    memory: Tensor
     history: Tensor
 
 

@@ -6,6 +6,7 @@ phi_T); a new training of any length uses the l-th during its l-th k-th. The mem
 
 import copy
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -84,10 +85,15 @@ class Schedule:
             gamma: the range of the LR; the default gives the bare factors.
             num_classes: for schedules that divide the loss by log(classes); else the first loss stands in.
         """
-        values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
+        try:
+            values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
+        except (TypeError, ValueError):
+            values = torch.empty(0)
         if values.ndim != 1 or not len(values) or not torch.isfinite(values).all():
             raise ValueError(f"losses must be a non-empty list of finite numbers, got {losses!r}")
         _check.positive("gamma", gamma)
+        if num_classes is not None:
+            _check.whole_number("num_classes", num_classes, 2)
         scaled = (values / self.loss_divisor(float(values[0]), num_classes)).to(next(self.net.parameters()))
         state, factors = self.net.initial_state(), []
         for step, loss in enumerate(scaled):
@@ -115,7 +121,7 @@ class Schedule:
         try:
             card = Card.from_dict(description["card"])
             return cls._like(description["net"], tensors, card)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
             raise ScheduleError(f"{os.fspath(path)} does not hold a valid schedule ({error}): save it again") from None
 
     @classmethod
@@ -171,8 +177,10 @@ class Schedule:
         """Build from a description and `phase{i}.name` tensors, checking every name and shape."""
         phases: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
-            phase, _, name = key.partition(".")
-            phases.setdefault(int(phase.removeprefix("phase")), {})[name] = tensor
+            match = re.fullmatch(r"phase(\d+)\.(.+)", key)
+            if match is None or not tensor.is_floating_point() or tensor.dtype.itemsize < 2:
+                raise ScheduleError(f"{key} of {tensor.dtype} is not a weight of a phase's network")
+            phases.setdefault(int(match[1]), {})[match[2]] = tensor
         if sorted(phases) != list(range(len(phases))) or not phases:
             raise ScheduleError(f"phases must be numbered from 0 without gaps, got {sorted(phases)}")
         if config.get("num_layers", 1) > len(tensors):

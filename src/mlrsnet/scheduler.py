@@ -5,17 +5,18 @@ loss -> schedule network -> factor x gamma -> `param_groups[i]["lr"]`, before th
 
 import math
 import os
-import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check
-from mlrsnet.device import DeviceEngine
+from mlrsnet.device import MOST_STEPS, DeviceEngine
 from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
 from mlrsnet.groups import initial_ratios, remember_initial_lrs, set_lr
@@ -80,7 +81,13 @@ class LearnedLR(LRScheduler):
         # Like ReduceLROnPlateau, without the base class's __init__: it would wrap optimizer.step to check an order
         # (scheduler after optimizer) that is the other way round here.
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
+            raise TypeError(
+                f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}: pass the optimizer of the training"
+            )
+        if not (process_group is None or process_group is False or isinstance(process_group, dist.ProcessGroup)):
+            raise TypeError(
+                f"process_group must be a ProcessGroup, None or False, got {process_group!r}: pass dist.new_group(...)"
+            )
         self.optimizer = optimizer
         self.schedule = load(schedule)
         self.total_steps = _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training")
@@ -91,7 +98,7 @@ class LearnedLR(LRScheduler):
         if initial_loss is not None:
             _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._pending: list[float | Tensor] = []
-        self._warned: set[str] = set()
+        self._told = {"nonfinite": 0, "outside": 0, "unusable": 0}
         self._bound: list[Any] = []
         self._ratios: list[float] = []
         reference = remember_initial_lrs(optimizer)
@@ -104,6 +111,7 @@ class LearnedLR(LRScheduler):
         else:
             self._engine = DeviceEngine(rule, self.total_steps, initial_loss, lr, device)
         self._bind()
+        self._bind_after_loading()
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Set the LR for the optimizer step that follows, from its loss; the mean of it and of what was observed.
@@ -117,7 +125,7 @@ class LearnedLR(LRScheduler):
     def observe(self, loss: float | Tensor) -> None:
         """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
         loss = _as_scalar(loss)
-        self._pending.append(loss.clone() if isinstance(loss, Tensor) else loss)
+        self._pending.append(_wide(loss) if isinstance(loss, Tensor) else loss)  # a copy: the tensor may be reused
 
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
@@ -143,20 +151,16 @@ class LearnedLR(LRScheduler):
         Raises:
             ValueError: every loss on a device so far was one the range cannot be computed from.
         """
-        report: dict[str, Any] = {
-            key: value for key, value in self._engine.snapshot().items() if key not in ("memory", "history")
-        }
-        self._warn(report)
+        report = self._engine.report()
         if report["unusable"] and not report["step"]:
             raise ValueError(self._no_range(report["unusable"]))
-        return report
+        self._warn(report)
+        return {**report}
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, readable with `torch.load(weights_only=True)`; synchronises."""
         snapshot = self._engine.snapshot()
         self._warn(snapshot)
-        if snapshot["unusable"] and not snapshot["step"]:
-            self._warn_once(self._no_range(snapshot["unusable"]))
         return {
             "version": STATE_VERSION,
             "schedule": self._schedule_number(),
@@ -179,20 +183,19 @@ class LearnedLR(LRScheduler):
                 f"the state was saved with another schedule than {self.schedule!r}: construct LearnedLR with the saved run's"
             )
         if state["total_steps"] != self.total_steps:
-            warnings.warn(
+            _check.warn(
                 f"the saved run had total_steps={state['total_steps']}, which replaces {self.total_steps}; "
-                "call extend(total_steps) to prolong it",
-                stacklevel=2,
+                "call extend(total_steps) to prolong it"
             )
         self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
         self._step_count = self.last_epoch
         self._pending = state["pending"].tolist()
         self._engine.extend(self.total_steps)
         self._engine.restore(state)  # type: ignore[arg-type]
+        self._told = {kind: state[kind] for kind in self._told}  # what was told stays told
         self._bind()
-        if state["step"]:
-            for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
-                set_lr(group, state["lr"] * ratio)
+        for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
+            set_lr(group, state["lr"] * ratio)
 
     def export_lambda(self, optimizer: Optimizer | None = None) -> LambdaLR:
         """The LRs of the run so far as a plain `LambdaLR`, for exact replay without losses or networks.
@@ -203,10 +206,11 @@ class LearnedLR(LRScheduler):
         """
         snapshot = self._engine.snapshot()
         calls = snapshot["step"] + snapshot["nonfinite"] + snapshot["unusable"]
-        if not calls or len(snapshot["history"]) < calls:
+        known = int(torch.isfinite(snapshot["history"]).sum())
+        if not calls or known < calls:
             raise RuntimeError(
-                f"{len(snapshot['history'])} of {calls} LRs are on record: run the schedule first, and capture a CUDA graph "
-                "again after extend()"
+                f"{known} of {calls} LRs are on record: run the schedule first; capture a CUDA graph again after extend(); "
+                f"with a tensor LR, keep total_steps as long as the run and below {MOST_STEPS:,}"
             )
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
 
@@ -214,11 +218,8 @@ class LearnedLR(LRScheduler):
         """The mean of a loss and what was observed, over all ranks; None where there is neither."""
         if loss is not None:
             loss = _as_scalar(loss)
-            if self._pending:
-                self._pending.append(loss)
         if self._pending:
-            loss = _mean(self._pending)
-            self._pending = []
+            loss = _mean(self._pending if loss is None else [*self._pending, loss])
         return None if loss is None else average_over_ranks(loss, self.process_group)
 
     def _advance(self, loss: float | Tensor) -> None:
@@ -226,9 +227,14 @@ class LearnedLR(LRScheduler):
         if not self._is_bound():
             self._bind()
         if isinstance(self._engine, HostEngine):
+            if isinstance(loss, Tensor) and _is_captured(loss):
+                raise RuntimeError(
+                    "a float LR must read the loss and cannot be captured in a graph: give the optimizer a tensor LR"
+                )
             self._step_on_host(self._engine, float(loss))
         else:
             self._step_on_device(self._engine, loss)
+        self._pending = []
         self.last_epoch += 1
         self._step_count += 1
 
@@ -282,19 +288,19 @@ class LearnedLR(LRScheduler):
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
                 set_lr(group, engine.lr * ratio)
         if engine.nonfinite or engine.outside:
-            self._warn({"nonfinite": engine.nonfinite, "outside": engine.outside})
+            self._warn(engine.report())
 
     def _step_on_device(self, engine: DeviceEngine, loss: float | Tensor) -> None:
         if not isinstance(loss, Tensor):
             loss = torch.full((), loss if abs(loss) <= FLOAT32_MAX else loss * math.inf, device=engine.device)
         if self.on_nonfinite == "raise":
-            if loss.is_cuda and torch.cuda.is_current_stream_capturing():
+            if _is_captured(loss):
                 raise RuntimeError(
                     'on_nonfinite="raise" must read the loss and cannot be captured in a graph: use on_nonfinite="hold"'
                 )
             if not math.isfinite(float(loss)):
                 self._raise_nonfinite(float(loss))
-        engine.step(loss.to(engine.device, non_blocking=True))
+        engine.step(loss.to(engine.device, non_blocking=engine.device.type == "cuda"))
 
     def _raise_nonfinite(self, loss: float) -> None:
         raise FloatingPointError(
@@ -310,19 +316,35 @@ class LearnedLR(LRScheduler):
 
     def _warn(self, counts: Mapping[str, Any]) -> None:
         """Say once what losses did; on a device, whenever the host next reads the counts."""
-        if counts["nonfinite"]:
-            self._warn_once("a loss was not finite; LR and state were kept (check() counts such steps)")
-        if counts["outside"]:
-            low, high = self.schedule.card.loss_range or (0.0, 0.0)
-            self._warn_once(
-                f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
-                f"{self.schedule.card.name!r} was learned; its LRs may not fit"
-            )
+        low, high = self.schedule.card.loss_range or (0.0, 0.0)
+        messages = {
+            "unusable": self._no_range(counts["unusable"]) if not counts["step"] else "",
+            "nonfinite": "a loss was not finite; LR and state were kept (check() counts such steps)",
+            "outside": f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
+            f"{self.schedule.card.name!r} was learned; its LRs may not fit",
+        }
+        for kind, message in messages.items():
+            if message and counts[kind] > self._told.get(kind, math.inf):
+                del self._told[kind]
+                _check.warn(message)
 
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            warnings.warn(message, stacklevel=4)
+    def _bind_after_loading(self) -> None:
+        """With tensor LRs, take over again what `optimizer.load_state_dict` brought, also between replays of a graph."""
+        if isinstance(self._engine, DeviceEngine):
+            own = weakref.ref(self)
+
+            def take_over(optimizer: Optimizer) -> None:
+                scheduler = own()
+                if scheduler is not None:
+                    scheduler._bind()
+
+            self.optimizer.register_load_state_dict_post_hook(take_over)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickle gives every tensor a storage of its own: take over the groups' LRs again."""
+        self.__dict__.update(state)
+        self._bind()
+        self._bind_after_loading()
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:
@@ -338,8 +360,17 @@ def _as_scalar(loss: float | Tensor) -> float | Tensor:
     raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}: pass loss or loss.item()")
 
 
+def _wide(loss: Tensor) -> Tensor:
+    """A copy wide enough to add up many of them."""
+    return loss.to(torch.float32 if loss.device.type == "mps" else torch.float64, copy=True)
+
+
+def _is_captured(loss: Tensor) -> bool:
+    return loss.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def _mean(losses: list[float | Tensor]) -> float | Tensor:
-    total = losses[0]
-    for loss in losses[1:]:
-        total = total + loss
+    total: float | Tensor = 0.0
+    for loss in losses:
+        total = total + (_wide(loss) if isinstance(loss, Tensor) else loss)
     return total / len(losses)

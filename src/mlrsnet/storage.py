@@ -94,7 +94,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
 def _header(metadata: dict[str, str]) -> dict[str, Any]:
     try:
         header = json.loads(metadata.get(KEY, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return header if isinstance(header, dict) else {}
 

@@ -33,6 +33,8 @@ def load(name: "str | os.PathLike[str] | Schedule") -> Schedule:
     """
     if isinstance(name, Schedule):
         return name
+    if not isinstance(name, str | os.PathLike):
+        raise TypeError(f"schedule must be a name, the path of a {SUFFIX} file or a Schedule, got {name!r}")
     text = os.fspath(name)
     known = available()
     if text in known:

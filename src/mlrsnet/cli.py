@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import mlrsnet
 from mlrsnet import _check, pretrained
@@ -40,22 +41,42 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands)
+    _add_metatrain(commands)
     _add_schedules(commands)
     _add_simulate(commands)
     return top
 
 
 def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    demo = commands.add_parser("demo", help="train a small CNN on digits under six schedules: a table and a picture")
-    demo.add_argument("--epochs", type=int, default=30, help="length of each training (default: %(default)s)")
+    demo = commands.add_parser("demo", help="learn a schedule on some digits, transfer it to others, compare")
+    demo.add_argument("--epochs", type=int, default=40, help="length of each training (default: %(default)s)")
     demo.add_argument("--seeds", type=int, default=3, help="trainings per schedule (default: %(default)s)")
+    demo.add_argument("--schedule", help="name or file of a schedule to transfer (default: learn one first)")
     demo.add_argument(
-        "--schedule", help="name or file of a learned schedule to transfer (default: an untrained network)"
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU if there is one"
     )
     demo.add_argument(
         "--out", type=Path, default=Path("mlrsnet-demo"), help="folder for the results (default: %(default)s)"
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_metatrain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    learn = commands.add_parser("metatrain", help="learn a schedule (Algorithm 1) on scikit-learn's digits")
+    learn.add_argument(
+        "--out", type=Path, default=Path("learned.safetensors"), help="the schedule (default: %(default)s)"
+    )
+    learn.add_argument("--name", default="digits", help="goes into its card (default: %(default)s)")
+    learn.add_argument("--classes", default="0123456789", help="digits to learn on (default: %(default)s)")
+    learn.add_argument("--epochs", type=int, default=60, help="length of the training (default: %(default)s)")
+    learn.add_argument("--every", type=int, default=5, help="steps between meta-updates, T_val (default: %(default)s)")
+    learn.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
+    learn.add_argument("--weight-decay", type=float, default=5e-4, help="default: %(default)s")
+    learn.add_argument("--meta-lr", type=float, default=1e-3, help="LR of Adam on the network (default: %(default)s)")
+    learn.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam or adamw (default: %(default)s)")
+    learn.add_argument("--net", default="lstm", help="lstm or mlp (default: %(default)s)")
+    learn.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    learn.set_defaults(run=_metatrain)
 
 
 def _add_schedules(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -90,11 +111,24 @@ def _demo(arguments: argparse.Namespace) -> None:
     epochs = _check.whole_number("--epochs", arguments.epochs)
     seeds = _check.whole_number("--seeds", arguments.seeds)
     schedule = pretrained.load(arguments.schedule) if arguments.schedule else None
+    _lab("demo").show_demo(epochs, seeds, schedule, arguments.out, arguments.device)
+
+
+def _metatrain(arguments: argparse.Namespace) -> None:
+    screen = _lab("metatrain")
+    given = {name: value for name, value in vars(arguments).items() if name not in ("run", "out", "classes")}
+    if not arguments.classes.isdecimal():
+        raise ValueError(f"--classes must be digits written together, such as 01234, got {arguments.classes!r}")
+    settings = screen.Settings(classes=tuple(int(digit) for digit in arguments.classes), **given)
+    screen.show_metatrain(settings, arguments.out)
+
+
+def _lab(command: str) -> Any:
     try:
-        from mlrsnet.lab.demo_screen import show_demo
+        from mlrsnet.lab import screen
     except ImportError as error:
-        raise ImportError(f"demo needs {error.name}, which is not installed: pip install 'mlrsnet[lab]'") from None
-    show_demo(epochs, seeds, schedule, arguments.out)
+        raise ImportError(f"{command} needs {error.name}, which is not installed: pip install 'mlrsnet[lab]'") from None
+    return screen
 
 
 def _list(arguments: argparse.Namespace) -> None:

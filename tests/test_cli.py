@@ -11,6 +11,7 @@ import torch
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, load
+from mlrsnet.lab.learn import Learner
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,9 @@ def run(capsys, *words):
     return code, output.out, output.err
 
 
-@pytest.mark.parametrize("words", [["--help"], ["demo", "--help"], ["schedules", "--help"], ["simulate", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["demo", "--help"], ["metatrain", "--help"], ["schedules", "--help"], ["simulate", "--help"]]
+)
 def test_help_is_there_for_every_command(capsys, words):
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
@@ -117,6 +120,7 @@ def test_simulate_reads_files_and_standard_input(capsys, tmp_path, monkeypatch):
         (["demo", "--epochs", "0"], 2, "--epochs must be a whole number >= 1, got 0"),
         (["demo", "--schedule", "nope"], 2, "there is no schedule named 'nope'"),
         (["demo", "--epochs", "1", "--out", "/dev/null/x"], 1, "Not a directory"),
+        (["metatrain", "--epochs", "1", "--out", "/dev/null/x/y"], 1, "Not a directory"),
     ],
 )
 def test_a_users_mistake_is_one_line_without_a_traceback(capsys, words, code, message):
@@ -138,7 +142,8 @@ def test_ctrl_c_ends_quietly(capsys, monkeypatch):
 
 def test_a_missing_package_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    monkeypatch.delitem(sys.modules, "mlrsnet.lab.demo_screen", raising=False)
+    monkeypatch.delitem(sys.modules, "mlrsnet.lab.screen", raising=False)
+    monkeypatch.delattr("mlrsnet.lab.screen", raising=False)
     code, _, err = run(capsys, "demo", "--epochs", "1")
     assert code == 1
     assert "pip install 'mlrsnet[lab]'" in err
@@ -151,20 +156,77 @@ def test_the_installed_command_runs():
 
 
 @pytest.mark.usefixtures("mine")
-def test_demo_trains_every_schedule_and_leaves_table_picture_and_record(capsys, tmp_path):
-    code, out, _ = run(capsys, "demo", "--epochs", "2", "--seeds", "2", "--out", "first")
+def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path):
+    words = ("--epochs", "2", "--seeds", "2", "--device", "cpu")
+    code, out, _ = run(capsys, "demo", *words, "--out", "first")
     assert code == 0
     names = ["Fixed", "MultiStep", "Exponential", "SGDR", "Cosine", "MLR-SNet"]
     assert all(name in out for name in names)
-    assert "untrained network" in out
     assert (tmp_path / "first" / "demo.png").stat().st_size > 20_000
+    learned = Schedule.load(tmp_path / "first" / "schedule.safetensors")
+    assert "classes 0, 1, 2, 3, 4" in learned.card.learned_on
     record = json.loads((tmp_path / "first" / "demo.json").read_text())
+    assert record["schedule"]["name"] == "digits 0-4"
     assert [row["schedule"] for row in record["rows"]] == names
+    assert [row["note"] for row in record["rows"]] == ["", "", "", "", "", "learned on digits 0-4"]
     assert len(record["runs"]) == 12
-    assert all(len(run["lr"]) == 36 and min(run["lr"]) >= 0 for run in record["runs"])
+    assert all(len(run["lr"]) == 18 and min(run["lr"]) >= 0 for run in record["runs"])
 
-    code, out, _ = run(capsys, "demo", "--epochs", "2", "--seeds", "2", "--out", "second", "--schedule", "mine")
+    run(capsys, "demo", *words, "--out", "second", "--schedule", "mine")
     again = json.loads((tmp_path / "second" / "demo.json").read_text())
     hand_designed = [run for run in record["runs"] if run["schedule"] != "MLR-SNet"]
     assert [run for run in again["runs"] if run["schedule"] != "MLR-SNet"] == hand_designed  # same seed, same run
-    assert again["rows"][-1]["note"] == "unnamed, transferred"
+    assert again["rows"][-1]["note"] == "learned on unnamed"
+
+
+def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tmp_path, monkeypatch):
+    words = ("metatrain", "--epochs", "3", "--classes", "012", "--every", "2", "--batch-size", "32")
+    code, out, _ = run(capsys, *words, "--out", "whole.safetensors")
+    assert code == 0
+    assert "Algorithm 1: T_val = 2" in out
+    assert not (tmp_path / "whole.safetensors.checkpoint").exists()
+
+    original = Learner.epoch
+
+    def stopped(self):
+        if self.epochs_done == 2:
+            raise KeyboardInterrupt
+        original(self)
+
+    monkeypatch.setattr(Learner, "epoch", stopped)
+    assert run(capsys, *words, "--out", "parts.safetensors")[0] == 130
+    assert (tmp_path / "parts.safetensors.checkpoint").exists()
+    monkeypatch.setattr(Learner, "epoch", original)
+    code, _, err = run(capsys, *words[:2], "4", *words[3:], "--out", "parts.safetensors")
+    assert code == 2
+    assert "was made with other settings" in err
+    assert run(capsys, *words, "--out", "parts.safetensors")[0] == 0
+    whole, parts = (Schedule.load(f"{name}.safetensors") for name in ("whole", "parts"))
+    assert whole.fingerprint() == parts.fingerprint()
+    assert whole.card == parts.card
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--classes", "0-4"], "--classes must be digits written together, such as 01234, got '0-4'"),
+        (["--classes", "00"], "classes must be different digits from 0 to 9"),
+        (["--classes", "7"], "the number of classes must be a whole number >= 2, got 1"),
+        (["--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
+        (["--optimizer", "rprop"], "optimizer must be one of sgd, momentum, adam, adamw; got 'rprop'"),
+        (["--net", "gru"], "net must be one of lstm, mlp; got 'gru'"),
+        (["--meta-lr", "-1"], "meta_lr must be > 0"),
+        (["--batch-size", "5000"], "batch_size must be at most 1200"),
+    ],
+)
+def test_metatrain_names_a_bad_argument(capsys, words, message):
+    code, _, err = run(capsys, "metatrain", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_a_damaged_checkpoint_is_named(capsys, tmp_path):
+    (tmp_path / "a.safetensors.checkpoint").write_bytes(b"nothing")
+    code, _, err = run(capsys, "metatrain", "--epochs", "1", "--out", "a.safetensors")
+    assert code == 2
+    assert "a.safetensors.checkpoint is not a checkpoint of a meta-training" in err

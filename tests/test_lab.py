@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.optim import SGD
 
+from mlrsnet.lab.learn import Learner, Settings
 from mlrsnet.lab.models.small_cnn import small_cnn
 from mlrsnet.lab.schedules import HAND_DESIGNED
 from mlrsnet.lab.tasks import digits
@@ -15,6 +16,25 @@ def test_the_parts_of_digits_are_disjoint_and_complete():
     assert all(set(part.labels.tolist()) == set(range(10)) for part in data)
     assert data.train.images.mean().abs() < 1e-4
     assert data.train.images.std() == pytest.approx(1, abs=1e-3)
+
+
+def test_halves_of_the_classes_share_no_picture_and_are_numbered_from_0():
+    low, high = digits.load((0, 1, 2, 3, 4)), digits.load((9, 8, 7, 6, 5))
+    whole = digits.load()
+    for part in range(3):
+        assert len(low[part].labels) + len(high[part].labels) == len(whole[part].labels)
+        assert set(low[part].labels.tolist()) == set(high[part].labels.tolist()) == set(range(5))
+    nines = whole.test.images[whole.test.labels == 9]
+    assert torch.equal(high.test.images[high.test.labels == 0], nines)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
+@pytest.mark.parametrize("net", ["lstm", "mlp"])
+def test_every_optimizer_and_network_learns_on_digits(optimizer, net):
+    learner = Learner(Settings(classes=(0, 1, 2), epochs=4, every=3, optimizer=optimizer, net=net))
+    assert list(learner.run()) == [0, 1, 2, 3, 4]
+    assert learner.meta.skipped_updates == 0
+    assert sum(learner.curves.loss[-5:]) < sum(learner.curves.loss[:5])
 
 
 def test_the_small_cnn_maps_pictures_to_classes():

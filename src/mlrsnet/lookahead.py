@@ -72,16 +72,18 @@ class OpenStep:
         for group, ratio in groups:
             set_lr(group, MEASURING_LR * ratio)
         take()
-        self.change = [parameter.detach() - before for parameter, before in zip(self.parameters, old, strict=True)]
+        self.change = list(torch._foreach_sub(self.parameters, old)) if old else []
         self.alpha = alpha
-        for parameter, before, change in zip(self.parameters, old, self.change, strict=True):
-            parameter.copy_(torch.add(before, change, alpha=alpha / MEASURING_LR))
+        if old:
+            torch._foreach_add_(old, self.change, alpha=alpha / MEASURING_LR)
+            for parameter, ahead in zip(self.parameters, old, strict=True):  # sharded tensors know no foreach copy
+                parameter.copy_(ahead)
 
     @torch.no_grad()
     def move(self, alpha: float) -> None:
         """Put the weights at w_t - alpha d, for another alpha."""
-        for parameter, change in zip(self.parameters, self.change, strict=True):
-            parameter.add_(change, alpha=(alpha - self.alpha) / MEASURING_LR)
+        if self.parameters:
+            torch._foreach_add_(self.parameters, self.change, alpha=(alpha - self.alpha) / MEASURING_LR)
         self.alpha = alpha
 
     def slope(

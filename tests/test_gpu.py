@@ -8,7 +8,7 @@ import torch
 from conftest import SCHEDULES, Task
 from torch.optim import SGD, Adam
 
-from mlrsnet import LearnedLR
+from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
 from mlrsnet.device import DeviceEngine
 from mlrsnet.rule import Rule
 
@@ -205,3 +205,96 @@ def test_export_lambda_replays_a_captured_run(schedule):
         optimizer.step()
         replay.step()
     assert replayed == used
+
+
+def test_a_cpu_tensor_lr_waits_for_a_loss_on_the_gpu(schedule):
+    def lrs(device):
+        weight = torch.nn.Parameter(torch.ones(1, device="cuda"))
+        lr = LearnedLR(SGD([weight], lr=torch.tensor(0.1, device=device)), schedule, total_steps=STEPS, num_classes=5)
+        busy, used = torch.randn(4096, 4096, device="cuda"), []
+        for step in range(5):
+            for _ in range(20):  # work that the loss has to wait for
+                busy = busy @ busy / 64
+            lr.step((busy.sum() * 0).nan_to_num() + 1.6 - 0.1 * step)
+            used.append(float(lr.get_last_lr()[0]))
+        return used
+
+    assert lrs("cpu") == pytest.approx(lrs("cuda"), rel=1e-4)
+
+
+def test_loading_the_optimizer_between_replays_keeps_the_lrs_in_step(schedule):
+    run = Captured(schedule, "sgd")
+    run.run(range(5))
+    run.optimizer.load_state_dict(run.optimizer.state_dict())
+    run.run(range(5, 8))
+    assert run.lr.get_last_lr()[0].item() == run.lr.check()["lr"]
+    assert run.lr.check()["step"] == 8
+
+
+def test_a_graph_from_before_extend_cannot_be_exported(schedule):
+    run = Captured(schedule, "sgd")
+    run.run(range(3))
+    run.lr.extend(10 * STEPS + 2000)
+    run.run(range(3, 6))
+    with pytest.raises(RuntimeError, match="3 of 6 LRs are on record"):
+        run.lr.export_lambda()
+
+
+def test_without_a_compiler_the_torch_path_is_used(monkeypatch, schedule):
+    from mlrsnet import kernel
+
+    if type(schedule.net).__name__ != "LSTMNet":
+        pytest.skip("has no kernel")
+
+    def no_compiler(*arguments, **keywords):
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(kernel.FusedStep, "__call__", no_compiler)
+    optimizer = SGD([torch.nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"))
+    with pytest.warns(UserWarning, match="could not be compiled"):
+        lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5)
+    lr.step(torch.tensor(1.6, device="cuda"))
+    assert lr.check()["step"] == 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_meta_training_on_the_gpu_follows_the_cpu(precision, tensor_lr):
+    def run(device):
+        task, scaler = Task(), None
+        if device == "cuda":
+            move(task)
+        if precision == "float16" and device == "cuda":
+            scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12)
+        dtype = getattr(torch, precision)
+        lr = torch.tensor(0.1, device=device) if tensor_lr else 0.1
+        optimizer = SGD(task.model.parameters(), lr=lr, momentum=0.9)
+        torch.manual_seed(0)
+
+        def loss_of(index):
+            with torch.autocast(device, dtype, enabled=device == "cuda" and precision != "float32"):
+                return task.loss(index)
+
+        batches = iter(range(63, 0, -1))
+        meta = MetaTrainer(
+            task.model,
+            optimizer,
+            total_steps=STEPS,
+            val_loss=lambda: loss_of(next(batches)),
+            net=LSTMNet(),
+            num_classes=5,
+            every=3,
+            scaler=scaler,
+        )
+        used = []
+        for step in range(12):
+            loss = loss_of(step)
+            optimizer.zero_grad()
+            (scaler.scale(loss) if scaler else loss).backward()
+            meta.step(loss)
+            used.append(float(optimizer.param_groups[0]["lr"]))
+        return used, meta
+
+    (on_cpu, _), (on_gpu, meta) = run("cpu"), run("cuda")
+    assert on_gpu == pytest.approx(on_cpu, rel=1e-3 if precision == "float32" else 3e-2)
+    assert (meta.num_updates, meta.skipped_updates) == (4, 0)

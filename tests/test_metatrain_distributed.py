@@ -73,9 +73,14 @@ def run(tmp_path, mode, ranks):
     script.write_text(WORKER)
     commands = [[sys.executable, script, mode, str(rank), str(ranks), tmp_path, str(port)] for rank in range(ranks)]
     workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=240)
-        assert worker.returncode == 0, errors[-2000:]
+    try:
+        for worker in workers:
+            _, errors = worker.communicate(timeout=240)
+            assert worker.returncode == 0, errors[-2000:]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
     return [torch.load(Path(tmp_path) / f"{mode}{ranks}-{rank}.pt", weights_only=True) for rank in range(ranks)]
 
 

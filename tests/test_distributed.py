@@ -1,6 +1,5 @@
 """Two real processes over gloo: every rank sets the LR of the mean loss."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch.distributed as dist
 from mlrsnet import LearnedLR, Schedule
 
 rank, folder, kind, alone = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "alone"
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{sys.argv[5]}", rank=rank, world_size=2)
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=torch.tensor(0.1) if kind == "tensor" else 0.1)
 options = {"process_group": False} if alone else {}
 lr = LearnedLR(optimizer, folder + "/s.safetensors", total_steps=8, num_classes=5, **options)
@@ -37,14 +36,9 @@ dist.destroy_process_group()
 
 
 def run_two(tmp_path, kind, mode):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
-    workers = [
-        subprocess.Popen([sys.executable, script, str(rank), tmp_path, kind, mode, str(port)]) for rank in range(2)
-    ]
+    workers = [subprocess.Popen([sys.executable, script, str(rank), tmp_path, kind, mode]) for rank in range(2)]
     assert [worker.wait(timeout=180) for worker in workers] == [0, 0]
     return [torch.load(Path(tmp_path) / f"lrs{rank}.pt", weights_only=True) for rank in range(2)]
 

@@ -1,6 +1,5 @@
 """Meta-training in two real processes over gloo: networks identical on every rank, equal to one process on all the data."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from mlrsnet import LSTMNet, MetaTrainer
 
-mode, rank, ranks, folder, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+mode, rank, ranks, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 if ranks > 1:
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{mode}.store", rank=rank, world_size=ranks)
 generator = torch.Generator().manual_seed(0)
 x = torch.randn(40, 16, 6, generator=generator)
 y = x[..., :4].argmax(-1)
@@ -66,12 +65,9 @@ if ranks > 1:
 
 
 def run(tmp_path, mode, ranks):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
-    commands = [[sys.executable, script, mode, str(rank), str(ranks), tmp_path, str(port)] for rank in range(ranks)]
+    commands = [[sys.executable, script, mode, str(rank), str(ranks), tmp_path] for rank in range(ranks)]
     workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     try:
         for worker in workers:

@@ -150,7 +150,7 @@ class DeviceEngine:
         return Moment(
             schedule.loss_divisor(f_0, classes),
             features.progress(step, total_steps),
-            self.carry.memory.clone(),
+            self.carry.memory.cpu(),
             self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
         )
 

@@ -10,20 +10,39 @@ Group = dist.ProcessGroup | Literal[False] | None
 """None: the default group when there is one. False: every rank on its own."""
 
 
+def num_ranks(group: Group) -> int:
+    """How many processes work together; 1 without `torch.distributed`."""
+    if group is False or not (dist.is_available() and dist.is_initialized()):
+        return 1
+    return dist.get_world_size(group)
+
+
+def sum_over_ranks(numbers: Tensor, group: Group) -> Tensor:
+    """The sum of every number over the ranks, as a new float64 tensor."""
+    total = numbers.detach().to(_served(numbers.device, group), torch.float64, copy=True)
+    if num_ranks(group) > 1:
+        dist.all_reduce(total, group=group or None)
+    return total
+
+
 def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Tensor:
     """The mean of `loss` over the ranks of a group; `loss` itself where there is only one rank."""
-    if group is False or not (dist.is_available() and dist.is_initialized()):
-        return loss
-    ranks = dist.get_world_size(group)
-    if ranks == 1:
-        return loss
-    total = torch.as_tensor(loss).detach().to(_device(group, loss), torch.float64, copy=True)
-    dist.all_reduce(total, group=group)
-    return total / ranks
+    ranks = num_ranks(group)
+    return loss if ranks == 1 else sum_over_ranks(torch.as_tensor(loss), group) / ranks
 
 
-def _device(group: Group, loss: float | Tensor) -> torch.device:
-    """The loss's own device where the group's backends serve it, else one that they serve."""
+@torch.no_grad()
+def share_from_first(tensor: Tensor, group: Group) -> None:
+    """Overwrite a tensor on every rank with that of the group's first one."""
+    if num_ranks(group) > 1:
+        shared = tensor.to(_served(tensor.device, group), copy=True)
+        dist.broadcast(shared, src=dist.get_global_rank(group, 0) if group else 0, group=group or None)
+        tensor.copy_(shared)
+
+
+def _served(device: torch.device, group: Group) -> torch.device:
+    """The device itself where the group's backends serve it, else one that they serve."""
+    if num_ranks(group) == 1:
+        return device
     served = [pair.split(":")[0] for pair in dist.get_backend_config(group or None).split(",")]
-    own = loss.device if isinstance(loss, Tensor) else torch.device("cpu")
-    return own if own.type in served else torch.device(served[0])
+    return device if device.type in served else torch.device(served[0])

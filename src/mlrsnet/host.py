@@ -91,7 +91,7 @@ class HostEngine:
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
         self.rule, self.total_steps, self.lr = rule, total_steps, lr
-        self.optimizer_scale, self.device = 1.0, torch.device("cpu")
+        self.optimizer_scale = 1.0
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.memory = self.nets[0].net.initial_state().numpy()
         self.step_count, self.phase, self.gamma, self.divisor = 0, -1, math.nan, math.nan

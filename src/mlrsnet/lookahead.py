@@ -14,13 +14,12 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn, optim
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from mlrsnet.distributed import Group
+from mlrsnet.distributed import Group, num_ranks, sum_over_ranks
 from mlrsnet.groups import set_lr
 
 LINEAR = {
@@ -76,8 +75,7 @@ class OpenStep:
         self.alpha = alpha
         if old:
             torch._foreach_add_(old, self.change, alpha=alpha / MEASURING_LR)
-            for parameter, ahead in zip(self.parameters, old, strict=True):  # sharded tensors know no foreach copy
-                parameter.copy_(ahead)
+            _copy_all(self.parameters, old)
 
     @torch.no_grad()
     def move(self, alpha: float) -> None:
@@ -115,8 +113,7 @@ class OpenStep:
             if sharded:
                 for parameter in self.parameters:
                     consume(parameter)
-        device = self.parameters[0].device
-        total = torch.stack([*dots, torch.zeros((), dtype=torch.float64, device=device)]).sum()
+        total = torch.stack(dots).double().sum() if dots else torch.zeros((), dtype=torch.float64)
         value, slope = _over_ranks(loss.detach().double(), total, group, sharded)
         return value, slope / (MEASURING_LR * loss_scale)
 
@@ -126,7 +123,8 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
     """Put gradients, buffers, random state and train/eval modes back at the end."""
     everything = {id(p): p for p in (*model.parameters(), *parameters)}.values()
     gradients = [parameter.grad for parameter in everything]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    buffers = list(model.buffers())
+    before = [buffer.clone() for buffer in buffers]
     modes = [(module, module.training) for module in model.modules()]
     devices = {p.device for p in everything if p.is_cuda}
     for parameter in everything:
@@ -138,27 +136,31 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
         for parameter, gradient in zip(everything, gradients, strict=True):
             parameter.grad = gradient
         with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
+            _copy_all(buffers, before)
         for module, training in modes:
             module.training = training
+
+
+def _copy_all(targets: list[Any], sources: list[Any]) -> None:
+    """Copy many tensors at once; sharded ones, which know no such operation, one by one."""
+    if targets and not any(isinstance(target, DTensor) for target in targets):
+        torch._foreach_copy_(targets, sources)
+    else:
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
 
 
 def _dot(gradient: Tensor, change: Tensor) -> Tensor:
     """<v, change>; of this rank's shards where they are sharded."""
     if isinstance(gradient, DTensor) and isinstance(change, DTensor):
         gradient, change = gradient.to_local(), change.to_local()
-    return torch.dot(gradient.detach().reshape(-1), change.reshape(-1)).double()
+    return torch.dot(gradient.detach().reshape(-1), change.reshape(-1))
 
 
 def _over_ranks(loss: Tensor, dot: Tensor, group: Group, sharded: bool) -> tuple[float, float]:
     """Means over the ranks; the shards of an averaged gradient add up instead."""
-    if group is False or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) == 1:
-        return float(loss), float(dot)
-    both = torch.stack((loss.to(dot), dot))
-    dist.all_reduce(both, group=group)
-    loss_sum, dot_sum = both.tolist()
-    ranks = dist.get_world_size(group)
+    loss_sum, dot_sum = sum_over_ranks(torch.stack((loss.to(dot), dot)), group).tolist()
+    ranks = num_ranks(group)
     return loss_sum / ranks, dot_sum if sharded else dot_sum / ranks
 
 

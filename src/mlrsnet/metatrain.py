@@ -16,13 +16,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from mlrsnet import _check, features
 from mlrsnet.card import Card
-from mlrsnet.distributed import Group
+from mlrsnet.distributed import Group, share_from_first
 from mlrsnet.gamma import Gamma
 from mlrsnet.lookahead import OpenStep, check_linear
 from mlrsnet.nets import LSTMNet, ScheduleNet, predict
@@ -139,8 +138,10 @@ class MetaTrainer:
             max_lr=max_lr,
             process_group=process_group,
         )
-        self.net.to(self._engine.device).requires_grad_(True)
-        self._share_network()
+        self.net.cpu().requires_grad_(True)  # so small that a GPU's launches would cost more than its arithmetic
+        for parameter in self.net.parameters():  # all ranks begin with the first one's network
+            share_from_first(parameter, self.lr.process_group)
+        self._engine.set_weights([self.net])
         self.meta_optimizer = _meta_optimizer(meta_optimizer, self.net)
         self.step_count = self.num_updates = self.skipped_updates = 0
         self.last_hypergradient: float | None = None
@@ -324,13 +325,6 @@ class MetaTrainer:
         if not self.skipped_updates:
             _check.warn(f"a meta-update was skipped: {why} (skipped_updates counts them)")
         self.skipped_updates += 1
-
-    def _share_network(self) -> None:
-        """All ranks begin with rank 0's network."""
-        if self.lr.process_group is not False and dist.is_available() and dist.is_initialized():
-            for parameter in self.net.parameters():
-                dist.broadcast(parameter.data, group_src=0, group=self.lr.process_group)
-            self._engine.set_weights([self.net])
 
 
 def _names(compat: str | Collection[str]) -> frozenset[str]:

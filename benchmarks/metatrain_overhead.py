@@ -171,11 +171,14 @@ def memory() -> dict[str, float]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", type=Path, help="write the numbers as JSON")
-    out = arguments.parse_args().out
+    arguments.add_argument("--only", choices=("cpu", "gpu"), help="default: both, where there is a GPU")
+    given = arguments.parse_args()
+    out = given.out
     record: dict[str, Any] = {"versions": versions(), "machine": platform.platform()}
     torch.set_num_threads(2)
-    record["cpu"] = {"device": f"CPU, {torch.get_num_threads()} threads", **measure("cpu")}
-    if torch.cuda.is_available():
+    if given.only != "gpu":
+        record["cpu"] = {"device": f"CPU, {torch.get_num_threads()} threads", **measure("cpu")}
+    if given.only != "cpu" and torch.cuda.is_available():
         record["gpu"] = {"device": torch.cuda.get_device_name(), **measure("cuda")}
     text = json.dumps(record, indent=1)
     print(text)

@@ -157,10 +157,11 @@ class DeviceEngine:
     @torch.no_grad()
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
         """Go on with other weights of the same networks, in place."""
-        for name, stacked in self.weights.items():
-            stacked.copy_(torch.stack([net.get_parameter(name) for net in nets]))
         if self.kernel is not None:
             self.kernel.set_weights(nets)
+            return
+        for name, stacked in self.weights.items():
+            stacked.copy_(torch.stack([net.get_parameter(name) for net in nets]))
 
     def set_memory(self, memory: Tensor) -> None:
         """Go on with another memory, in place."""

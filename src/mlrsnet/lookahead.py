@@ -67,7 +67,7 @@ class OpenStep:
     def __init__(self, optimizer: Optimizer, take: Callable[[], Any], ratios: list[float], alpha: float) -> None:
         groups = list(zip(optimizer.param_groups, ratios, strict=True))
         self.parameters = [p for group, ratio in groups if ratio for p in group["params"] if p.grad is not None]
-        old = [parameter.detach().clone() for parameter in self.parameters]
+        old = _clone_all(self.parameters)
         for group, ratio in groups:
             set_lr(group, MEASURING_LR * ratio)
         take()
@@ -94,26 +94,29 @@ class OpenStep:
         dots: list[Tensor] = []
         changes = {id(p): change for p, change in zip(self.parameters, self.change, strict=True)}
         sharded = any(isinstance(p, DTensor) for p in self.parameters)
+        large = sum(p.numel() for p in self.parameters) / 100
 
-        def consume(parameter: Tensor) -> None:  # as soon as a gradient is there: it is never kept
+        def consume(parameter: Tensor) -> None:  # a large gradient is used as soon as it is there, and never kept
             if parameter.grad is not None:
-                dots.append(_dot(parameter.grad, changes[id(parameter)]))
+                dots.append(_dot([parameter.grad], [changes[id(parameter)]]))
                 parameter.grad = None
 
         with ExitStack() as stack:
             stack.enter_context(no_trace(model, self.parameters))
-            if not sharded:
-                for parameter in self.parameters:
-                    hook = parameter.register_post_accumulate_grad_hook(consume)
-                    stack.callback(hook.remove)
+            for parameter in self.parameters:
+                if parameter.numel() > large and not sharded:
+                    stack.callback(parameter.register_post_accumulate_grad_hook(consume).remove)
             stack.enter_context(model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext())
             loss = val_loss()
             _check_val_loss(loss)
             (loss_scale * loss).backward()
-            if sharded:
-                for parameter in self.parameters:
-                    consume(parameter)
-        total = torch.stack(dots).double().sum() if dots else torch.zeros((), dtype=torch.float64)
+            for device in {p.device for p in self.parameters}:
+                rest = [p for p in self.parameters if p.device == device and p.grad is not None]
+                if rest:
+                    dots.append(_dot([p.grad for p in rest], [changes[id(p)] for p in rest]))
+        total = (
+            torch.stack([dot.to(loss.device) for dot in dots]).double().sum() if dots else 0.0 * loss.detach().double()
+        )
         value, slope = _over_ranks(loss.detach().double(), total, group, sharded)
         return value, slope / (MEASURING_LR * loss_scale)
 
@@ -121,11 +124,13 @@ class OpenStep:
 @contextmanager
 def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
     """Put gradients, buffers, random state and train/eval modes back at the end."""
-    everything = {id(p): p for p in (*model.parameters(), *parameters)}.values()
+    modules = list(model.modules())
+    own = [p for module in modules for p in module._parameters.values() if p is not None]
+    everything = list({id(p): p for p in (*own, *parameters)}.values())
     gradients = [parameter.grad for parameter in everything]
-    buffers = list(model.buffers())
-    before = [buffer.clone() for buffer in buffers]
-    modes = [(module, module.training) for module in model.modules()]
+    buffers = [b for module in modules for b in module._buffers.values() if b is not None]
+    before = _clone_all(buffers)
+    modes = [(module, module.training) for module in modules]
     devices = {p.device for p in everything if p.is_cuda}
     for parameter in everything:
         parameter.grad = None
@@ -141,6 +146,16 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
             module.training = training
 
 
+def _clone_all(tensors: list[Any]) -> list[Any]:
+    """Copies, a few kernels for all of one kind."""
+    copies: dict[int, Tensor] = {}
+    for dtype in {tensor.dtype for tensor in tensors}:
+        alike = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
+        made = [tensor.clone() for tensor in alike] if dtype == torch.bool else torch._foreach_add(alike, 0)
+        copies.update(zip((id(tensor) for tensor in tensors if tensor.dtype == dtype), made, strict=True))
+    return [copies[id(tensor)] for tensor in tensors]
+
+
 def _copy_all(targets: list[Any], sources: list[Any]) -> None:
     """Copy many tensors at once; sharded ones, which know no such operation, one by one."""
     if targets and not any(isinstance(target, DTensor) for target in targets):
@@ -150,11 +165,14 @@ def _copy_all(targets: list[Any], sources: list[Any]) -> None:
             target.copy_(source)
 
 
-def _dot(gradient: Tensor, change: Tensor) -> Tensor:
-    """<v, change>; of this rank's shards where they are sharded."""
-    if isinstance(gradient, DTensor) and isinstance(change, DTensor):
-        gradient, change = gradient.to_local(), change.to_local()
-    return torch.dot(gradient.detach().reshape(-1), change.reshape(-1))
+def _dot(gradients: list[Any], changes: list[Any]) -> Tensor:
+    """<v, change> over some parameters; of this rank's shards where they are sharded."""
+    local = [[t.to_local() if isinstance(t, DTensor) else t for t in tensors] for tensors in (gradients, changes)]
+    v, change = (
+        torch.cat([t.detach().reshape(-1) for t in tensors]) if len(tensors) > 1 else tensors[0].reshape(-1)
+        for tensors in local
+    )
+    return torch.dot(v, change)
 
 
 def _over_ranks(loss: Tensor, dot: Tensor, group: Group, sharded: bool) -> tuple[float, float]:

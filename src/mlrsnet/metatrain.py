@@ -336,7 +336,7 @@ def _names(compat: str | Collection[str]) -> frozenset[str]:
 
 def _meta_optimizer(given: MetaOptimizer | None, net: ScheduleNet) -> Optimizer:
     if given is None:
-        return Adam(net.parameters(), lr=1e-3, weight_decay=1e-4)
+        return Adam(net.parameters(), lr=1e-3, weight_decay=1e-4, foreach=True)
     made = given if isinstance(given, Optimizer) else given(net.parameters())
     held = {id(parameter) for group in made.param_groups for parameter in group["params"]}
     if not held & {id(parameter) for parameter in net.parameters()}:

@@ -142,8 +142,24 @@ def measure(device: str) -> dict[str, Any]:
         "textbook_step_over_plain": found["textbook"] / found["plain"],
     }
     if device == "cuda":
+        busy = {name: device_time(steps[name]) for name in ("plain", "every_1", "textbook")}
+        result |= {
+            "plain_step_device_time_us": busy["plain"],
+            "meta_update_step_device_time_over_plain": busy["every_1"] / busy["plain"],
+            "textbook_step_device_time_over_plain": busy["textbook"] / busy["plain"],
+        }
+        steps.clear()
         result |= memory()
     return result
+
+
+def device_time(call: Callable[[], None], repeats: int = 20) -> float:
+    """Microseconds the GPU is busy in a call: what is left when the host's launches are not the limit."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(repeats):
+            call()
+        torch.cuda.synchronize()
+    return sum(event.self_device_time_total for event in profile.key_averages()) / repeats
 
 
 def memory() -> dict[str, float]:

@@ -16,10 +16,11 @@ import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import torch
-from step_overhead import interleaved, resnet18
+from step_overhead import microseconds, resnet18
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
@@ -134,13 +135,16 @@ def measure(device: str) -> dict[str, Any]:
         "every_1": meta(device, 1),
         "textbook": textbook(device),
     }
-    found = interleaved(steps, repeats=100, rounds=9 if device == "cuda" else 5, wait=wait)
-    result = {
-        "plain_step_us": found["plain"],
-        "every_100_over_plain": found["every_100"] / found["plain"],
-        "meta_update_step_over_plain": found["every_1"] / found["plain"],
-        "textbook_step_over_plain": found["textbook"] / found["plain"],
-    }
+    order = [("plain", 100), ("every_100", 100), ("every_1", 30), ("textbook", 30), ("every_100", 100), ("plain", 100)]
+    rounds = []
+    for _ in range(13):  # there and back, so that a machine that slows down disturbs all alike
+        timings: dict[str, list[float]] = {name: [] for name in steps}
+        for name, repeats in order:
+            timings[name].append(microseconds(steps[name], repeats, wait))
+        rounds.append({name: mean(values) for name, values in timings.items()})
+    result = {"plain_step_us": median(timing["plain"] for timing in rounds[1:])}
+    for key, name in (("every_100", "every_100"), ("meta_update_step", "every_1"), ("textbook_step", "textbook")):
+        result[f"{key}_over_plain"] = median(timing[name] / timing["plain"] for timing in rounds[1:])
     if device == "cuda":
         busy = {name: device_time(steps[name]) for name in ("plain", "every_1", "textbook")}
         result |= {

@@ -75,6 +75,25 @@ def test_the_costs_in_the_documents_are_the_recorded_ones():
             assert number in path.read_text(), f"{path.name} does not say {number}"
 
 
+def test_the_costs_of_meta_training_are_the_recorded_ones():
+    folder = ROOT / "results" / "metatrain_overhead"
+    cpu, gpu = (
+        json.loads((folder / "cpu.json").read_text())["cpu"],
+        json.loads((folder / "h200.json").read_text())["gpu"],
+    )
+    text = (ROOT / "docs" / "metatrain.md").read_text()
+    cells = [
+        f"| {cpu['every_100_over_plain']:.3f} | {cpu['meta_update_step_over_plain']:.2f} |",
+        f"| {gpu['every_100_over_plain']:.3f} | {gpu['meta_update_step_over_plain']:.2f} "
+        f"({gpu['meta_update_step_device_time_over_plain']:.2f} of the GPU's busy time) | "
+        f"{gpu['meta_extra_in_copies_of_the_weights']:.1f} |",
+        f"takes {gpu['textbook_step_over_plain']:.2f} plain steps",
+        f"{gpu['textbook_extra_in_copies_of_the_weights']:.1f} copies",
+    ]
+    for cell in cells:
+        assert cell in text, cell
+
+
 def test_the_demo_table_is_the_recorded_one():
     record = json.loads((ROOT / "results" / "demo" / "demo.json").read_text())
     text = (ROOT / "README.md").read_text()

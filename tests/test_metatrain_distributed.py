@@ -8,7 +8,7 @@ import pytest
 import torch
 
 WORKER = """
-import sys
+import os, sys
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -60,7 +60,8 @@ result = {
 }
 torch.save(result, f"{folder}/{mode}{ranks}-{rank}.pt")
 if ranks > 1:
-    dist.destroy_process_group()
+    dist.barrier()
+os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
 """
 
 
@@ -80,8 +81,14 @@ def run(tmp_path, mode, ranks):
     return [torch.load(Path(tmp_path) / f"{mode}{ranks}-{rank}.pt", weights_only=True) for rank in range(ranks)]
 
 
+LOWEST_FSDP = "2.10"
+"""Before, fully_shard over gloo adds gradients up instead of averaging them (2.7, 2.8) or does not run on CPUs (2.6)."""
+
+
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_two_ranks_learn_what_one_process_does(tmp_path, mode):
+    if mode == "fsdp" and torch.torch_version.TorchVersion(torch.__version__) < LOWEST_FSDP:
+        pytest.skip(f"fully_shard on CPUs is right from torch {LOWEST_FSDP} on")
     first, second = run(tmp_path, mode, 2)
     (alone,) = run(tmp_path, "plain", 1)
     assert torch.equal(first["net"], second["net"])

@@ -20,7 +20,7 @@ test-lowest:  ## the tests on the lowest torch the metadata allows, in an enviro
 	@mkdir -p results/suite
 	.venv-lowest/bin/python -m pytest -p no:cacheprovider | tee .suite.log
 	(.venv-lowest/bin/python -c 'import json; from mlrsnet.card import versions; print(json.dumps(versions()))'; \
-	  git describe --always --dirty; tail -n 5 .suite.log) > results/suite/torch-$(LOWEST_TORCH).txt
+	  git rev-parse --short HEAD; tail -n 5 .suite.log) > results/suite/torch-$(LOWEST_TORCH).txt
 
 setup: $(READY)
 

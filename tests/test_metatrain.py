@@ -232,6 +232,8 @@ def test_everything_is_put_back_when_the_validation_loss_raises():
         run.meta.step(loss)
     assert run.model[0].weight.grad is gradient
     assert not run.model[0].weight._post_accumulate_grad_hooks
+    assert run.optimizer.param_groups[0]["lr"] == run.meta.last_provisional_lr < 1
+    assert run.optimizer.param_groups[1]["lr"] == pytest.approx(run.meta.last_provisional_lr / 4)
 
 
 def test_updates_come_every_so_often_from_the_first_step_on():

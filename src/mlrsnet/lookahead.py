@@ -71,6 +71,8 @@ class OpenStep:
         for group, ratio in groups:
             set_lr(group, MEASURING_LR * ratio)
         take()
+        for group, ratio in groups:  # whatever happens next, nobody steps at the measuring LR
+            set_lr(group, alpha * ratio)
         self.change = list(torch._foreach_sub(self.parameters, old)) if old else []
         self.alpha = alpha
         if old:

@@ -150,7 +150,6 @@ class MetaTrainer:
         self._loss_range = (math.inf, -math.inf)
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._past: deque[Past] = deque(maxlen=self.bptt - 1)
-        self._stepped = True
 
     @property
     def total_steps(self) -> int:
@@ -263,15 +262,16 @@ class MetaTrainer:
         moment = self._engine.moment(value)
         alpha, after = self._alpha(value, moment)
         self.last_provisional_lr = alpha.item()
+        scale = self._loss_scale()
         step = OpenStep(self.optimizer, self._take, self.lr._ratios, self.last_provisional_lr)
         if not step.parameters:
             raise RuntimeError(
                 "no parameter of the optimizer has a gradient: call loss.backward() before meta.step(loss)"
             )
-        if self._stepped:
-            self._update_network(alpha, step)
+        if self._loss_scale() < scale:
+            self._skip("the GradScaler skipped the step")  # which lowers its scale
         else:
-            self._skip("the GradScaler skipped the step")
+            self._update_network(alpha, step)
         if "advance-twice" in self.compat:
             self._engine.set_memory(after.detach())
         self._remember(loss)
@@ -284,8 +284,7 @@ class MetaTrainer:
 
     def _update_network(self, alpha: Tensor, step: OpenStep) -> None:
         """Eq. 9: grad_phi L_val = (d L_val / d alpha) grad_phi alpha."""
-        scale = self.scaler.get_scale() if self.scaler is not None else 1.0
-        self.last_val_loss, slope = step.slope(self.model, self.val_loss, scale, self.lr.process_group)
+        self.last_val_loss, slope = step.slope(self.model, self.val_loss, self._loss_scale(), self.lr.process_group)
         if not (math.isfinite(self.last_val_loss) and math.isfinite(slope)):
             self._skip(f"the validation loss is {self.last_val_loss}, its slope {slope}")
             return
@@ -312,14 +311,15 @@ class MetaTrainer:
             self._past.append(Past(loss, progress, self._engine.copy_memory()))
 
     def _take(self) -> None:
-        """The optimizer's step, through the GradScaler where there is one; `_stepped` says whether it was taken."""
+        """The optimizer's step, through the GradScaler where there is one."""
         if self.scaler is None:
             self.optimizer.step()
-            return
-        before = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self._stepped = self.scaler.get_scale() >= before  # a skipped step lowers the scale
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+    def _loss_scale(self) -> float:
+        return 1.0 if self.scaler is None else self.scaler.get_scale()
 
     def _skip(self, why: str) -> None:
         if not self.skipped_updates:

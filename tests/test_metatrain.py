@@ -421,7 +421,7 @@ def test_a_grad_scaler_changes_nothing_but_skips():
     assert 0 < scaled.optimizer.param_groups[0]["lr"] < 1
 
 
-def test_autocast_and_compile_work():
+def test_a_compiled_model_meta_trains_alike():
     run = Setting(OPTIMIZERS["sgd"], every=2, dtype=torch.float32, batch_norm=False)
     compiled = torch.compile(run.model, backend="aot_eager")
     run.meta.val_loss = lambda: cross_entropy(compiled(run.data[0][-1]), run.data[1][-1])

@@ -573,3 +573,150 @@ def test_no_trace_survives_new_gradients():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.eval()
+
+
+def test_groups_that_changed_are_seen_before_a_meta_step():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=1, lrs=(0.1, 0.1))
+    other = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=1, lrs=(0.1, 0.001))
+    run.optimizer.load_state_dict(other.optimizer.state_dict())
+    loss = run.backward(0)
+    before = run.model[4].bias.detach().clone()
+    run.meta.step(loss)
+    used = run.optimizer.param_groups[1]["lr"]
+    assert used == pytest.approx(run.optimizer.param_groups[0]["lr"] / 100)
+    d = run.model[4].bias.grad + 0.01 * before
+    torch.testing.assert_close(run.model[4].bias.detach(), before - used * d, rtol=1e-9, atol=1e-12)
+    extra = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    run.optimizer.add_param_group({"params": [extra]})
+    loss = run.backward(1)
+    extra.grad = torch.ones_like(extra)
+    run.meta.step(loss)
+    assert (extra < 1).all()
+
+
+class Careless(nn.Module):
+    """Buffers of every kind, one of them assigned anew in every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, CLASSES)
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("graph", torch.eye(3).to_sparse())
+        self.register_buffer("wide", torch.zeros(1).expand(3))
+        self.register_buffer("coarse", torch.zeros(3, dtype=torch.uint8))
+        self.register_buffer("flag", torch.tensor(False))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        self.flag.fill_(True)
+        return self.linear(x)
+
+
+def test_buffers_of_every_kind_are_put_back():
+    model = Careless()
+    mean, flag = model.mean, model.flag
+    with no_trace(model, []):
+        model(torch.randn(4, 6))
+        assert model.mean is not mean
+    assert model.mean is mean
+    assert not flag
+    assert not model.mean.any()
+
+
+def test_gradients_of_every_parameter_of_the_optimizer_are_put_back():
+    model, head = make_model(False), nn.Linear(CLASSES, CLASSES).double()
+    optimizer = SGD([{"params": model.parameters()}, {"params": head.parameters(), "lr": 0.0}], lr=0.1)
+    data = make_data()
+
+    def loss_of(index):
+        return cross_entropy(head(model(data[0][index])), data[1][index])
+
+    meta = MetaTrainer(model, optimizer, total_steps=9, val_loss=lambda: loss_of(-1), num_classes=CLASSES)
+    loss = loss_of(0)
+    loss.backward()
+    gradient = head.weight.grad.clone()
+    meta.step(loss)
+    assert torch.equal(head.weight.grad, gradient)
+
+
+def test_frozen_layers_and_losses_of_one_element_work():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=1)
+    run.train([0])
+    run.model[0].requires_grad_(False)
+    good = run.meta.val_loss
+    run.meta.val_loss = lambda: good().reshape(1)
+    loss = batch_loss(run.model, run.data, 1)
+    run.optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    run.meta.step(loss)
+    assert run.meta.num_updates == 2
+
+
+def test_sparse_gradients_are_refused_before_anything_moves():
+    model = nn.Sequential(nn.EmbeddingBag(10, CLASSES, sparse=True))
+    optimizer = SGD(model.parameters(), lr=0.1)
+    meta = MetaTrainer(model, optimizer, total_steps=9, val_loss=lambda: None, num_classes=CLASSES)
+    loss = cross_entropy(model(torch.randint(10, (4, 3))), torch.zeros(4, dtype=torch.int64))
+    loss.backward()
+    before = model[0].weight.detach().clone()
+    with pytest.raises(TypeError, match="gradients must be dense for meta-training"):
+        meta.step(loss)
+    assert torch.equal(model[0].weight, before)
+
+
+def test_a_failing_step_does_not_leave_the_measuring_lr():
+    run = Setting(OPTIMIZERS["sgd"], every=1)
+    loss = run.backward(0)
+
+    def broken():
+        raise RuntimeError("out of memory")
+
+    run.meta._take = broken
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run.meta.step(loss)
+    assert run.optimizer.param_groups[0]["lr"] < 1
+
+
+def test_autocast_around_a_meta_step_leaves_the_network_alone():
+    meta = Setting(OPTIMIZERS["sgd"], dtype=torch.float32, batch_norm=False).meta
+    moment = meta._engine.moment(1.5)
+    expected = meta._alpha(1.5, moment)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(meta._alpha(1.5, moment), expected, strict=True))
+
+
+def test_a_state_in_memory_is_not_changed_by_going_on():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=1)
+    run.train(range(3))
+    states = copy.deepcopy((run.model.state_dict(), run.optimizer.state_dict())), run.meta.state_dict(), run.val_calls
+    expected = run.train(range(3, 6))
+    (model, optimizer), meta, run.val_calls = states
+    run.model.load_state_dict(model)
+    run.optimizer.load_state_dict(optimizer)
+    run.meta.load_state_dict(meta)
+    assert run.train(range(3, 6)) == expected
+
+
+def test_a_prolonged_run_keeps_its_early_networks():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=1, total_steps=12)
+    run.train(range(6))
+    early = run.meta.schedule().phases[0].out.bias.item()
+    run.meta.lr.extend(15)
+    run.train(range(6, 15))
+    assert run.meta.schedule().phases[0].out.bias.item() == early
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scaler": True}, "scaler must be a torch.amp.GradScaler or None, got True"),
+        ({"gamma": "paper"}, "gamma must be a mlrsnet.Gamma or None, got 'paper'"),
+        ({"meta_optimizer": "adam"}, "meta_optimizer must be an optimizer or a function that makes one, got 'adam'"),
+        ({"net": LSTMNet(4).bfloat16()}, "net must be float32 or float64, got torch.bfloat16"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_named(options, message):
+    with pytest.raises(TypeError, match=message):
+        Setting(OPTIMIZERS["sgd"], **options)
+    with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got None"):
+        MetaTrainer(None, SGD(make_model().parameters()), total_steps=9, val_loss=lambda: None, num_classes=5)

@@ -171,6 +171,10 @@ class DeviceEngine:
         """The network's memory now."""
         return self.carry.memory.clone()
 
+    def progress(self) -> Tensor:
+        """u of the next step."""
+        return features.progress(self.carry.step, self.total_steps)
+
     def alpha(self) -> float:
         """The LR of the reference group now; synchronises."""
         return float(self.carry.lr)

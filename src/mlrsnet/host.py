@@ -134,6 +134,10 @@ class HostEngine:
         """The network's memory now."""
         return torch.from_numpy(self.memory.copy())
 
+    def progress(self) -> float:
+        """u of the next step."""
+        return features.progress(self.step_count, self.total_steps)
+
     def alpha(self) -> float:
         """The LR of the reference group now."""
         return self.lr

@@ -67,23 +67,32 @@ class OpenStep:
     def __init__(self, optimizer: Optimizer, take: Callable[[], Any], ratios: list[float], alpha: float) -> None:
         groups = list(zip(optimizer.param_groups, ratios, strict=True))
         self.parameters = [p for group, ratio in groups if ratio for p in group["params"] if p.grad is not None]
+        self.all_parameters = [p for group, _ in groups for p in group["params"]]
+        if not self.parameters:
+            raise RuntimeError(
+                "no parameter of the optimizer has a gradient: call loss.backward() before meta.step(loss)"
+            )
+        if any(p.grad.is_sparse for p in self.parameters):
+            raise TypeError(
+                "gradients must be dense for meta-training, got a sparse one: pass sparse=False to its layer"
+            )
         old = _clone_all(self.parameters)
         for group, ratio in groups:
             set_lr(group, MEASURING_LR * ratio)
-        take()
-        for group, ratio in groups:  # whatever happens next, nobody steps at the measuring LR
-            set_lr(group, alpha * ratio)
-        self.change = list(torch._foreach_sub(self.parameters, old)) if old else []
+        try:
+            take()
+        finally:  # whatever happens, nobody else steps at the measuring LR
+            for group, ratio in groups:
+                set_lr(group, alpha * ratio)
+        self.change = list(torch._foreach_sub(self.parameters, old))
         self.alpha = alpha
-        if old:
-            torch._foreach_add_(old, self.change, alpha=alpha / MEASURING_LR)
-            _copy_all(self.parameters, old)
+        torch._foreach_add_(old, self.change, alpha=alpha / MEASURING_LR)
+        _copy_all(self.parameters, old)
 
     @torch.no_grad()
     def move(self, alpha: float) -> None:
         """Put the weights at w_t - alpha d, for another alpha."""
-        if self.parameters:
-            torch._foreach_add_(self.parameters, self.change, alpha=(alpha - self.alpha) / MEASURING_LR)
+        torch._foreach_add_(self.parameters, self.change, alpha=(alpha - self.alpha) / MEASURING_LR)
         self.alpha = alpha
 
     def slope(
@@ -104,13 +113,14 @@ class OpenStep:
                 parameter.grad = None
 
         with ExitStack() as stack:
-            stack.enter_context(no_trace(model, self.parameters))
+            stack.enter_context(no_trace(model, self.all_parameters))
             for parameter in self.parameters:
-                if parameter.numel() > large and not sharded:
+                if parameter.requires_grad and parameter.numel() > large and not sharded:
                     stack.callback(parameter.register_post_accumulate_grad_hook(consume).remove)
             stack.enter_context(model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext())
             loss = val_loss()
             _check_val_loss(loss)
+            loss = loss.reshape(())
             (loss_scale * loss).backward()
             for device in {p.device for p in self.parameters}:
                 rest = [p for p in self.parameters if p.device == device and p.grad is not None]
@@ -130,8 +140,9 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
     own = [p for module in modules for p in module._parameters.values() if p is not None]
     everything = list({id(p): p for p in (*own, *parameters)}.values())
     gradients = [parameter.grad for parameter in everything]
-    buffers = [b for module in modules for b in module._buffers.values() if b is not None]
-    before = _clone_all(buffers)
+    places = [(module, name, b) for module in modules for name, b in module._buffers.items() if b is not None]
+    buffers = [buffer for _, _, buffer in places]
+    before, versions = _clone_all(buffers), [buffer._version for buffer in buffers]
     modes = [(module, module.training) for module in modules]
     devices = {p.device for p in everything if p.is_cuda}
     for parameter in everything:
@@ -142,19 +153,29 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
     finally:
         for parameter, gradient in zip(everything, gradients, strict=True):
             parameter.grad = gradient
+        changed = [i for i, b in enumerate(buffers) if _is_ordinary(b) or b._version != versions[i]]
         with torch.no_grad():
-            _copy_all(buffers, before)
+            _copy_all([buffers[i] for i in changed], [before[i] for i in changed])
+        for module, name, buffer in places:  # some modules assign a new tensor
+            module._buffers[name] = buffer
         for module, training in modes:
             module.training = training
 
 
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Whether the operations over many tensors know its kind."""
+    known = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
+    return tensor.layout == torch.strided and tensor.dtype in known and 0 not in tensor.stride()
+
+
 def _clone_all(tensors: list[Any]) -> list[Any]:
     """Copies, a few kernels for all of one kind."""
-    copies: dict[int, Tensor] = {}
+    copies = {id(tensor): tensor.detach().clone() for tensor in tensors if not _is_ordinary(tensor)}
     for dtype in {tensor.dtype for tensor in tensors}:
-        alike = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
-        made = [tensor.clone() for tensor in alike] if dtype == torch.bool else torch._foreach_add(alike, 0)
-        copies.update(zip((id(tensor) for tensor in tensors if tensor.dtype == dtype), made, strict=True))
+        alike = [tensor for tensor in tensors if tensor.dtype == dtype and id(tensor) not in copies]
+        if alike:
+            made = torch._foreach_add([tensor.detach() for tensor in alike], 0)
+            copies.update(zip(map(id, alike), made, strict=True))
     return [copies[id(tensor)] for tensor in tensors]
 
 
@@ -174,7 +195,8 @@ def _dot(gradients: list[Any], changes: list[Any]) -> Tensor:
         torch.cat([t.detach().reshape(-1) for t in tensors]) if len(tensors) > 1 else tensors[0].reshape(-1)
         for tensors in local
     )
-    return torch.dot(v, change)
+    with torch.autocast(v.device.type, enabled=False):
+        return torch.dot(v, change)
 
 
 def _over_ranks(loss: Tensor, dot: Tensor, group: Group, sharded: bool) -> tuple[float, float]:

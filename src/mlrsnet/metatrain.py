@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from mlrsnet import _check, features
+from mlrsnet import _check
 from mlrsnet.card import Card
 from mlrsnet.distributed import Group, share_from_first
 from mlrsnet.gamma import Gamma
@@ -46,7 +46,7 @@ class Past(NamedTuple):
     """A step to back-propagate through: its loss, its progress, and the memory before it."""
 
     loss: float | Tensor
-    progress: float
+    progress: float | Tensor
     memory: Tensor
 
 
@@ -75,11 +75,15 @@ class MetaTrainer:
     >>> import torch, mlrsnet
     >>> model = torch.nn.Linear(4, 3)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> def mean_loss():
-    ...     return torch.nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,)))
-    >>> meta = mlrsnet.MetaTrainer(model, optimizer, total_steps=20, val_loss=mean_loss, num_classes=3, every=5)
-    >>> for _ in range(20):
-    ...     loss = mean_loss()
+    >>> x, y = torch.randn(24, 8, 4), torch.randint(3, (24, 8))  # 20 batches to train on, 4 to validate
+    >>> def batch_loss(i):
+    ...     return torch.nn.functional.cross_entropy(model(x[i]), y[i])
+    >>> val = iter(range(20, 24))
+    >>> meta = mlrsnet.MetaTrainer(
+    ...     model, optimizer, total_steps=20, val_loss=lambda: batch_loss(next(val)), num_classes=3, every=5
+    ... )
+    >>> for i in range(20):
+    ...     loss = batch_loss(i)
     ...     optimizer.zero_grad()
     ...     loss.backward()
     ...     meta.step(loss)
@@ -113,8 +117,7 @@ class MetaTrainer:
         name: str = "unnamed",
         learned_on: str = "",
     ) -> None:
-        if not callable(val_loss):
-            raise TypeError(f"val_loss must be a function without arguments that returns a loss, got {val_loss!r}")
+        _check_kinds(model, val_loss, scaler, gamma)
         check_linear(optimizer, assume_linear)
         self.compat = _names(compat)
         self.model, self.optimizer, self.val_loss, self.scaler = model, optimizer, val_loss, scaler
@@ -126,6 +129,10 @@ class MetaTrainer:
             _check.whole_number("steps_per_epoch", steps_per_epoch, hint="compat's epoch-period counts T_val in epochs")
         default = "official-train" if "layout" in self.compat else "paper"
         self.net = LSTMNet(layout=default) if net is None else net
+        if next(self.net.parameters()).dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                f"net must be float32 or float64, got {next(self.net.parameters()).dtype}: call net.float()"
+            )
         self._card = Card(name=name, learned_on=learned_on, gamma=gamma or Gamma())
         self.lr = LearnedLR(
             optimizer,
@@ -180,7 +187,9 @@ class MetaTrainer:
         phases = []
         for boundary in self._boundaries():
             net = copy.deepcopy(self.net)
-            net.load_state_dict(self._kept.get(boundary, self.net.state_dict()))
+            kept = [step for step in self._kept if step <= boundary]
+            passed = boundary <= self.step_count and kept
+            net.load_state_dict(self._kept[max(kept)] if passed else self.net.state_dict())
             phases.append(net)
         return Schedule(phases, self.card())
 
@@ -206,12 +215,12 @@ class MetaTrainer:
         return {
             "lr": self.lr.state_dict(),
             "net": _copy(self.net.state_dict()),
-            "meta_optimizer": self.meta_optimizer.state_dict(),
+            "meta_optimizer": copy.deepcopy(self.meta_optimizer.state_dict()),
             "counts": [self.step_count, self.num_updates, self.skipped_updates],
             "last": [self.last_hypergradient, self.last_provisional_lr, self.last_val_loss],
             "loss_range": list(self._loss_range),
             "kept": {step: _copy(state) for step, state in self._kept.items()},
-            "past": [(float(past.loss), past.progress, past.memory.cpu()) for past in self._past],
+            "past": [(float(past.loss), float(past.progress), past.memory.cpu()) for past in self._past],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -259,15 +268,14 @@ class MetaTrainer:
             self._skip("the training loss is not finite")
             self._plain_step(loss)
             return
+        if not self.lr._is_bound():  # a group was added, or the optimizer's state loaded
+            self.lr._bind()
+            check_linear(self.optimizer, assume_linear=True)
         moment = self._engine.moment(value)
         alpha, after = self._alpha(value, moment)
         self.last_provisional_lr = alpha.item()
         scale = self._loss_scale()
         step = OpenStep(self.optimizer, self._take, self.lr._ratios, self.last_provisional_lr)
-        if not step.parameters:
-            raise RuntimeError(
-                "no parameter of the optimizer has a gradient: call loss.backward() before meta.step(loss)"
-            )
         if self._loss_scale() < scale:
             self._skip("the GradScaler skipped the step")  # which lowers its scale
         else:
@@ -290,7 +298,8 @@ class MetaTrainer:
             return
         self.last_hypergradient = slope
         self.meta_optimizer.zero_grad()
-        (slope * alpha).backward()
+        with torch.autocast("cpu", enabled=False):
+            (slope * alpha).backward()
         self.meta_optimizer.step()
         self._engine.set_weights([self.net])
         self.num_updates += 1
@@ -301,14 +310,15 @@ class MetaTrainer:
         memory = past[0].memory.to(moment.memory) if past else moment.memory
         for step in (*past, Past(loss, moment.progress, memory)):
             scaled = torch.full((), float(step.loss) / moment.divisor, dtype=memory.dtype, device=memory.device)
-            factor, memory = predict(self.net, scaled, step.progress, memory)
+            with torch.autocast("cpu", enabled=False):
+                factor, memory = predict(self.net, scaled, float(step.progress), memory)
         rule = self._engine.rule
         return torch.clamp(moment.range * factor, rule.min_lr, rule.max_lr), memory
 
     def _remember(self, loss: float | Tensor) -> None:
         if self.bptt > 1:
-            progress = features.progress(self.step_count, self.total_steps)
-            self._past.append(Past(loss, progress, self._engine.copy_memory()))
+            own = loss.clone() if isinstance(loss, Tensor) else loss
+            self._past.append(Past(own, self._engine.progress(), self._engine.copy_memory()))
 
     def _take(self) -> None:
         """The optimizer's step, through the GradScaler where there is one."""
@@ -327,16 +337,28 @@ class MetaTrainer:
         self.skipped_updates += 1
 
 
+def _check_kinds(model: Any, val_loss: Any, scaler: Any, gamma: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {model!r}: pass the model in training")
+    if not callable(val_loss):
+        raise TypeError(f"val_loss must be a function without arguments that returns a loss, got {val_loss!r}")
+    if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
+        raise TypeError(f"scaler must be a torch.amp.GradScaler or None, got {scaler!r}")
+    if gamma is not None and not isinstance(gamma, Gamma):
+        raise TypeError(f"gamma must be a mlrsnet.Gamma or None, got {gamma!r}: pass Gamma() for the paper's")
+
+
 def _names(compat: str | Collection[str]) -> frozenset[str]:
-    if compat == "official":
-        return frozenset(COMPAT)
     names = [compat] if isinstance(compat, str) else list(compat)
-    return frozenset(_check.one_of("compat", name, ("official", *COMPAT)) for name in names)
+    known = {_check.one_of("compat", name, ("official", *COMPAT)) for name in names}
+    return frozenset(COMPAT if "official" in known else known)
 
 
 def _meta_optimizer(given: MetaOptimizer | None, net: ScheduleNet) -> Optimizer:
     if given is None:
         return Adam(net.parameters(), lr=1e-3, weight_decay=1e-4, foreach=True)
+    if not isinstance(given, Optimizer) and not callable(given):
+        raise TypeError(f"meta_optimizer must be an optimizer or a function that makes one, got {given!r}")
     made = given if isinstance(given, Optimizer) else given(net.parameters())
     held = {id(parameter) for group in made.param_groups for parameter in group["params"]}
     if not held & {id(parameter) for parameter in net.parameters()}:

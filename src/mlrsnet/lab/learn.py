@@ -47,6 +47,8 @@ class Settings:
         for name in ("epochs", "every", "batch_size"):
             _check.whole_number(name, getattr(self, name))
         _check.positive("meta_lr", self.meta_lr)
+        if _check.real("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay!r}")
         _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         _check.one_of("net", self.net, NETS)
 
@@ -128,6 +130,12 @@ class Learner:
         try:
             state = torch.load(path, weights_only=True)
             same = state["settings"] == repr(asdict(self.settings))
+            parts, orders, curves, done = (
+                state["parts"],
+                state["orders"],
+                Curves(**state["curves"]),
+                state["epochs_done"],
+            )
         except Exception as error:  # bytes that are no checkpoint can fail in any way
             raise ValueError(
                 f"{path} is not a checkpoint of a meta-training ({type(error).__name__}): delete it"
@@ -136,11 +144,11 @@ class Learner:
             raise ValueError(
                 f"{path} was made with other settings, {state['settings']}: use those, another --out, or delete it"
             )
-        for part, saved in zip(self._parts(), state["parts"], strict=True):
+        for part, saved in zip(self._parts(), parts, strict=True):
             part.load_state_dict(saved)
-        self.order.set_state(state["orders"][0])
-        self.val_order.set_state(state["orders"][1])
-        self.curves, self.epochs_done = Curves(**state["curves"]), state["epochs_done"]
+        self.order.set_state(orders[0])
+        self.val_order.set_state(orders[1])
+        self.curves, self.epochs_done = curves, done
 
     def _parts(self) -> tuple[Any, ...]:
         return self.model, self.optimizer, self.meta

@@ -287,7 +287,7 @@ class LearnedLR(LRScheduler):
         if engine.step(loss):
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
                 set_lr(group, engine.lr * ratio)
-        if engine.nonfinite or engine.outside:
+        if any(getattr(engine, kind) > told for kind, told in self._told.items()):
             self._warn(engine.report())
 
     def _step_on_device(self, engine: DeviceEngine, loss: float | Tensor) -> None:

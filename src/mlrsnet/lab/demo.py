@@ -3,7 +3,7 @@
 1. Learn: Algorithm 1 on the digits 0 to 4.
 2. Transfer: a small CNN learns the digits 5 to 9 under the learned schedule, with nothing to choose.
 3. Compare: the same under hand-designed schedules, whose initial LR is first chosen from a grid on validation data, with
-   seeds of its own.
+   seeds of their own.
 
 Test data only enters what is reported. The same command gives the same numbers on the same machine.
 """
@@ -53,7 +53,7 @@ def learn(epochs: int) -> Learner:
 
 
 def num_trainings(seeds: int) -> int:
-    """How many trainings `run_demo` makes, the choice of initial LRs included."""
+    """How many trainings `compare` makes, the choice of initial LRs included."""
     return len(HAND_DESIGNED) * len(LR_GRID) * len(TUNING_SEEDS) + seeds * (len(HAND_DESIGNED) + 1)
 
 

@@ -170,13 +170,23 @@ class MetaTrainer:
             raise ValueError(
                 "step needs this batch's loss, got None: pass it, or observe(loss) those of its micro-batches first"
             )
-        if self._is_meta_step():
+        if self.update_due:
             self._meta_step(loss)
         else:
             self._plain_step(loss)
-        self.step_count += 1
-        if self.step_count in self._boundaries():
-            self._kept[self.step_count] = _copy(self.net.state_dict())
+        self._count()
+
+    @property
+    def update_due(self) -> bool:
+        """Whether the next step also teaches the network; it reads numbers on the host, so no CUDA graph can hold it."""
+        step = self.step_count
+        if "epoch-period" in self.compat and self.steps_per_epoch:
+            step %= self.steps_per_epoch
+        return step % self.every == 0
+
+    def count_replayed(self) -> None:
+        """Count a plain step that was captured in a CUDA graph and has been replayed: only the host does not know of it."""
+        self._count()
 
     def observe(self, loss: float | Tensor) -> None:
         """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""
@@ -245,11 +255,10 @@ class MetaTrainer:
     def _engine(self) -> Any:
         return self.lr._engine
 
-    def _is_meta_step(self) -> bool:
-        step = self.step_count
-        if "epoch-period" in self.compat and self.steps_per_epoch:
-            step %= self.steps_per_epoch
-        return step % self.every == 0
+    def _count(self) -> None:
+        self.step_count += 1
+        if self.step_count in self._boundaries():
+            self._kept[self.step_count] = _copy(self.net.state_dict())
 
     def _boundaries(self) -> list[int]:
         """Steps after which a network is kept: ceil(T l / k)."""

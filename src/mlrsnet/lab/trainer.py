@@ -1,100 +1,318 @@
-"""The training loop of the lab."""
+"""The lab's only training loop: `RunSpec` -> `run()` -> record.
 
+Selects nothing on test data: the last epoch's metric is the result, the best epoch's stands beside it.
+"""
+
+import io
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
-from mlrsnet.lab.tasks.digits import Split
-from mlrsnet.metatrain import MetaTrainer
-from mlrsnet.scheduler import LearnedLR
+from mlrsnet.card import versions
+from mlrsnet.lab import records
+from mlrsnet.lab.models import num_parameters
+from mlrsnet.lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
+from mlrsnet.lab.signals import PoliteStop
+from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.training import Training, reproducible
+from mlrsnet.lab.watch import Watcher
+from mlrsnet.storage import write_atomically
 
-Step = Callable[[Tensor], float]
-"""What decides a step: given the loss, with gradients in place, it moves the weights and returns the LR it used."""
-
-
-@dataclass
-class Curves:
-    """What a training leaves: loss and LR of every step, test accuracy (%) of every epoch, the last validation loss."""
-
-    loss: list[float] = field(default_factory=list)
-    lr: list[float] = field(default_factory=list)
-    test_accuracy: list[float] = field(default_factory=list)
-    val_loss: float = math.nan
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, five digits a number."""
-        return {name: _rounded(value) for name, value in asdict(self).items()}
+TRACE_POINTS = 1000
+ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}
+PERPLEXITY = {"name": "perplexity", "unit": "", "better": "lower"}
 
 
-def by_hand(optimizer: Optimizer, scheduler: LRScheduler) -> Step:
-    """torch's order: the optimizer, then its scheduler."""
+def run(
+    spec: RunSpec,
+    folder: Path | None = None,
+    *,
+    device: str = "auto",
+    root: Path | None = None,
+    labels: Mapping[str, str] | None = None,
+    watchers: Sequence[Watcher] = (),
+    checkpoint_seconds: float = 20.0,
+) -> Record:
+    """Train as the spec says and return the record.
 
-    def step(loss: Tensor) -> float:
-        lr = float(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        scheduler.step()
-        return lr
+    With a folder, everything is kept there: a run that was killed or stopped goes on where its last checkpoint is and ends
+    with the same record; a finished one is returned as it is.
 
-    return step
+    Args:
+        device: cpu, cuda, cuda:1, ..., or auto: a GPU where there is one.
+        root: where the data is; see `tasks.load`.
+        labels: for the report, such as the row of a table.
+        watchers: told of progress.
+        checkpoint_seconds: at most about so much work is lost by a kill.
 
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the state at that step is in the folder.
 
-def by_schedule(optimizer: Optimizer, lr: LearnedLR) -> Step:
-    """This batch's loss sets this batch's LR."""
-
-    def step(loss: Tensor) -> float:
-        lr.step(loss)
-        optimizer.step()
-        return float(optimizer.param_groups[0]["lr"])
-
-    return step
-
-
-def by_meta(meta: MetaTrainer) -> Step:
-    """The schedule is learned on the way."""
-
-    def step(loss: Tensor) -> float:
-        meta.step(loss)
-        return float(meta.optimizer.param_groups[0]["lr"])
-
-    return step
-
-
-def train_epoch(
-    model: nn.Module, split: Split, step: Step, batch_size: int, order: torch.Generator, curves: Curves
-) -> None:
-    """One epoch of full batches, in the order that the generator gives."""
-    model.train()
-    for batch in torch.randperm(len(split.labels), generator=order).split(batch_size):
-        if len(batch) == batch_size:
-            loss = batch_loss(model, split, batch)
-            model.zero_grad()
-            loss.backward()
-            lr = step(loss)
-            curves.loss.append(loss.item())
-            curves.lr.append(lr)
+    >>> record = run(RunSpec(task="digits", model="mlp", epochs=1), device="cpu")
+    >>> record.status, record.result["epoch"]
+    ('finished', 1)
+    """
+    folder = Path(folder) if folder is not None else None
+    earlier = _earlier(folder, spec)
+    if earlier is not None and earlier.ended:
+        return earlier
+    place = resolve(device)
+    with reproducible(place, spec.deterministic):
+        training = Training(spec, place, root)
+        return Loop(training, folder, earlier, dict(labels or {}), list(watchers), checkpoint_seconds).run()
 
 
-def batch_loss(model: nn.Module, split: Split, batch: Tensor) -> Tensor:
-    """Mean cross-entropy of some pictures."""
-    batch = batch.to(split.labels.device)
-    return cross_entropy(model(split.images[batch]), split.labels[batch])
+def resolve(device: str) -> torch.device:
+    """The device that a word means; one clear error where there is none."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {device!r}")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+        )
+    return torch.device("cuda", place.index or 0) if place.type == "cuda" else place
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, split: Split) -> tuple[float, float]:
-    """Mean loss and accuracy in percent, in evaluation mode."""
-    model.eval()
-    output = model(split.images)
-    correct = (output.argmax(1) == split.labels).float().mean()
-    return cross_entropy(output, split.labels).item(), 100 * correct.item()
+class Loop:
+    """A training, its folder and its watchers."""
+
+    def __init__(
+        self,
+        training: Training,
+        folder: Path | None,
+        earlier: Record | None,
+        labels: dict[str, str],
+        watchers: list[Watcher],
+        checkpoint_seconds: float,
+    ) -> None:
+        self.training, self.watchers, self.checkpoint_seconds = training, watchers, checkpoint_seconds
+        self.record = Record(_heading(training, labels), [], {"step": [], "loss": [], "lr": []}, folder)
+        if earlier is not None:
+            self.record.data.update(labels=earlier.data["labels"], timing=earlier.data["timing"])
+        self.stride = max(1, -(-training.total_steps // TRACE_POINTS))
+        self.seconds = self.epoch_seconds = 0.0  # before this process; of this epoch, before the last checkpoint in it
+        self.clock = self.saved_at = time.perf_counter()
+        if folder is not None and (folder / records.CHECKPOINT).is_file():
+            self._resume(folder / records.CHECKPOINT)
+        records.write(self.record)  # an unwritable folder is told before the work, not after
+
+    def run(self) -> Record:
+        """To the end of the spec, or of the user's patience."""
+        for watcher in self.watchers:
+            watcher.begin(self.record, self.training.step_count, self.training.total_steps)
+        status = FAILED
+        try:
+            with PoliteStop() as stop:
+                status = self._epochs(stop)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+            raise
+        except Exception as error:
+            self.record.data["error"] = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._close(status)
+        return self.record
+
+    def _epochs(self, stop: PoliteStop) -> str:
+        training = self.training
+        while training.step_count < training.total_steps:
+            begin = time.perf_counter()
+            for _ in range(training.steps_per_epoch - training.step_count % training.steps_per_epoch):
+                training.step()
+                if stop.asked or (training.step_count % 64 == 0 and self._now_and_then()):
+                    self._save(begin)
+                    begin = self.saved_at
+                    if stop.asked:
+                        raise KeyboardInterrupt
+            if not self._end_epoch(begin):
+                return DIVERGED
+            if training.step_count < training.total_steps and self._is_time():
+                self._save()
+        return FINISHED
+
+    def _now_and_then(self) -> bool:
+        for watcher in self.watchers:
+            watcher.steps(self.training.step_count)
+        return self._is_time()
+
+    def _is_time(self) -> bool:
+        return self.record.folder is not None and time.perf_counter() - self.saved_at >= self.checkpoint_seconds
+
+    def _end_epoch(self, begin: float) -> bool:
+        """Evaluate and write down; False if the training has no finite loss any more."""
+        training = self.training
+        losses, lrs = training.trace.read()  # waits for the device, so that the time is right
+        seconds, self.epoch_seconds = self.epoch_seconds + time.perf_counter() - begin, 0.0
+        line: dict[str, Any] = {
+            "epoch": training.step_count // training.steps_per_epoch,
+            "step": training.step_count,
+            "train_loss": fmean(losses),
+            "lr": lrs[-1],
+            "seconds": seconds,
+        }
+        alive = math.isfinite(line["train_loss"])
+        if not alive or line["epoch"] % training.spec.eval_every == 0 or training.step_count == training.total_steps:
+            line |= self._evaluate()
+        line |= training.decider.scalars()
+        self._keep(line, losses, lrs)
+        training.trace.restore([], [])
+        for watcher in self.watchers:
+            watcher.epoch(line, losses, lrs)
+        return alive
+
+    def _evaluate(self) -> dict[str, float]:
+        training, line = self.training, {}
+        for part in ("val", "test"):
+            found = training.evaluate(part)
+            line[f"{part}_loss"] = found.loss
+            line[f"{part}_metric"] = _perplexity(found.loss) if training.is_text else found.accuracy
+        training.decider.end_epoch(line["val_loss"])
+        return line
+
+    def _keep(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
+        first, trace = line["step"] - len(losses), self.record.trace
+        for offset in range(-first % self.stride, len(losses), self.stride):
+            trace["step"].append(first + offset)
+            trace["loss"].append(_short(losses[offset]))
+            trace["lr"].append(_short(lrs[offset]))
+        self.record.epochs.append({key: _short(value) for key, value in line.items()})
+
+    def _save(self, since: float | None = None) -> None:
+        """A checkpoint, and the records that belong to it."""
+        folder = self.record.folder
+        if folder is None:
+            return
+        if since is not None:
+            self.epoch_seconds += time.perf_counter() - since
+        content = io.BytesIO()
+        state = {
+            "training": self.training.state_dict(),
+            "epochs": self.record.epochs,
+            "trace": self.record.trace,
+            "seconds": [self._elapsed(), self.epoch_seconds],
+        }
+        torch.save(state, content)
+        write_atomically(folder / records.CHECKPOINT, content.getvalue())
+        self._describe(RUNNING)
+        records.write(self.record)
+        self.saved_at = time.perf_counter()
+
+    def _resume(self, path: Path) -> None:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            self.training.load_state_dict(state["training"])
+            self.record = replace(self.record, epochs=state["epochs"], trace=state["trace"])
+            self.seconds, self.epoch_seconds = state["seconds"]
+        except Exception as error:  # bytes that are no checkpoint can fail in any way
+            raise ValueError(
+                f"{path} is not a checkpoint of this run ({type(error).__name__}): delete it to begin anew"
+            ) from None
+
+    def _close(self, status: str) -> None:
+        self._describe(status)
+        folder = self.record.folder
+        if folder is not None and status in records.ENDED:
+            self.training.decider.leave(folder)
+        records.write(self.record)
+        if folder is not None and status in records.ENDED:
+            (folder / records.CHECKPOINT).unlink(missing_ok=True)
+        for watcher in self.watchers:
+            watcher.end(self.record)
+
+    def _describe(self, status: str) -> None:
+        data, epochs = self.record.data, self.record.epochs
+        seconds = [line["seconds"] for line in epochs]
+        data["status"] = status
+        data["result"] = summarise(epochs, data["metric"]["better"])
+        data["timing"] |= {
+            "ended": _now(),
+            "seconds": self._elapsed(),
+            "train_seconds": sum(seconds),
+            "seconds_per_epoch": fmean(seconds) if seconds else None,
+        }
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.perf_counter() - self.clock
 
 
-def _rounded(value: float | list[float]) -> float | list[float]:
-    return [float(f"{x:.5g}") for x in value] if isinstance(value, list) else float(f"{value:.5g}")
+def summarise(epochs: Sequence[Mapping[str, Any]], better: str) -> dict[str, Any]:
+    """The last evaluated epoch, and the best one beside it."""
+    evaluated = [line for line in epochs if line.get("test_metric") is not None]
+    if not evaluated:
+        return {}
+    last = evaluated[-1]
+    best = (max if better == "higher" else min)(evaluated, key=lambda line: line["test_metric"])
+    return {
+        "epoch": last["epoch"],
+        "last": last["test_metric"],
+        "best": best["test_metric"],
+        "best_epoch": best["epoch"],
+        **{name: last[name] for name in ("test_loss", "val_loss", "val_metric", "train_loss")},
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """In words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
+    task = training.task
+    return {
+        "format": records.FORMAT,
+        "status": RUNNING,
+        "spec": training.spec.to_dict(),
+        "labels": labels,
+        "versions": versions(),
+        "device": device_name(training.device),
+        "commit": records.commit(),
+        "metric": PERPLEXITY if training.is_text else ACCURACY,
+        "task": {"num_classes": task.num_classes, **task.sizes, "note": task.note},
+        "num_parameters": num_parameters(training.model),
+        "steps_per_epoch": training.steps_per_epoch,
+        "total_steps": training.total_steps,
+        "result": {},
+        "timing": {"started": _now()},
+    }
+
+
+def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
+    """The run that the folder holds already; another one's folder is refused."""
+    if folder is None or not (folder / records.RECORD).is_file():
+        return None
+    earlier = records.read(folder)
+    if earlier.spec != spec.to_dict():
+        different = [key for key, value in spec.to_dict().items() if earlier.spec.get(key) != value]
+        raise ValueError(
+            f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
+        )
+    return earlier
+
+
+def _perplexity(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _short(value: Any) -> Any:
+    """Six digits: enough for every table, and records stay small."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

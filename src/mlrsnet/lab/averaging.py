@@ -1,0 +1,43 @@
+"""Optimizers that evaluate other weights than they train (Schedule-Free): switch, and fit the batch norms to the weights."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
+
+BATCHES = 50
+"""Training batches whose statistics the batch norms take; the number that Schedule-Free's authors use."""
+
+
+def averages(optimizer: Optimizer) -> bool:
+    """Whether the optimizer has a training and an evaluation mode."""
+    return callable(getattr(optimizer, "eval", None)) and callable(getattr(optimizer, "train", None))
+
+
+@contextmanager
+def evaluation_weights(optimizer: Optimizer, model: nn.Module, forward: Callable[[], object]) -> Iterator[None]:
+    """Inside, the model has the weights to evaluate, and batch norms that saw them; afterwards all is as before."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    before = [(norm, norm.momentum, {name: b.clone() for name, b in norm.named_buffers()}) for norm in norms]
+    optimizer.eval()  # type: ignore[attr-defined]
+    try:
+        _recalibrate(model, norms, forward)
+        yield
+    finally:
+        optimizer.train()  # type: ignore[attr-defined]
+        for norm, momentum, buffers in before:
+            norm.momentum = momentum
+            norm.load_state_dict(buffers, strict=False)
+
+
+@torch.no_grad()
+def _recalibrate(model: nn.Module, norms: list[_BatchNorm], forward: Callable[[], object]) -> None:
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over the batches
+    model.train()
+    for _ in range(BATCHES if norms else 0):
+        forward()

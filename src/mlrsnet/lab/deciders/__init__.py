@@ -1,0 +1,40 @@
+"""What decides the step, by name; a new method is one file with one class, and one line here."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from mlrsnet import _check
+from mlrsnet.lab import options as named
+from mlrsnet.lab.deciders.base import Decider, Setting
+from mlrsnet.lab.deciders.learned import Learned
+from mlrsnet.lab.deciders.mlr_snet import MLRSNet
+from mlrsnet.lab.deciders.table import ByTable
+from mlrsnet.lab.deciders.val_strategy import ValStrategy
+from mlrsnet.lab.hand_designed import HAND_DESIGNED
+
+METHODS: dict[str, Callable[..., Decider]] = {
+    "val-strategy": ValStrategy,
+    "learned": Learned,
+    "mlr-snet": MLRSNet,
+}
+SCHEDULES: dict[str, Callable[..., Decider]] = {
+    **{name: partial(ByTable, name=name) for name in HAND_DESIGNED},
+    **METHODS,
+}
+"""All that a RunSpec's `schedule` can name."""
+
+
+def build(name: str, setting: Setting, options: Mapping[str, Any]) -> Decider:
+    """The decider of that name in a training."""
+    return SCHEDULES[name](setting, **options)
+
+
+def check(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse unknown names and options."""
+    _check.one_of("schedule", name, SCHEDULES)
+    if name in METHODS:
+        named.check("schedule_options", name, METHODS[name], options)
+    else:
+        known = {key: value for key, value in options.items() if key != "warmup"}  # every one of these has it
+        named.check("schedule_options", name, HAND_DESIGNED[name], known)

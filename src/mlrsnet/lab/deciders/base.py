@@ -1,0 +1,86 @@
+"""What decides a step: the protocol that schedules, line searches and hypergradient methods share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from mlrsnet.groups import set_lr
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The training that a decider works in. `val_loss()` is the loss of the next held-out batch, with a gradient."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    lr: float
+    total_steps: int
+    steps_per_epoch: int
+    num_classes: int
+    is_text: bool
+    val_loss: Callable[[], Tensor]
+    learned_on: str = ""
+
+
+class Decider:
+    """Given the loss of a batch, with its gradients in place, sets the LR and moves the weights.
+
+    `step` is all that a subclass has to write. On a GPU the loop captures it, with the gradients' computation before it, in
+    a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
+    is impossible, `capturable = False` makes every step eager, and `is_due` single ones.
+    """
+
+    capturable = True
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.optimizer = setting, setting.optimizer
+
+    def step(self, loss: Tensor) -> None:
+        """Move the weights by this batch's gradients."""
+        raise NotImplementedError
+
+    def is_due(self) -> bool:
+        """Whether the next step has to run outside the captured graph."""
+        return False
+
+    def replayed(self) -> None:
+        """A step was replayed from the graph: count it."""
+
+    def end_epoch(self, val_loss: float) -> None:
+        """An epoch has ended, with this loss on held-out data."""
+
+    def lr(self) -> float | Tensor:
+        """The LR of the last step; where an optimizer estimates a factor of its own (Prodigy's d), with it."""
+        group = self.optimizer.param_groups[0]
+        lr: float | Tensor = group["lr"]
+        return lr * group["d"] if "d" in group else lr
+
+    def scalars(self) -> dict[str, float]:
+        """More numbers for the records, such as gamma."""
+        return {}
+
+    def leave(self, folder: Path) -> None:
+        """Write what the training has made beside its weights into the run's folder."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the optimizer's own state does not hold."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+    def set_lr(self, lr: float) -> None:
+        """The same LR for all groups, in place where it is a tensor."""
+        for group in self.optimizer.param_groups:
+            set_lr(group, lr)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the LR lives: a GPU's LRs are tensors there."""
+        lr = self.optimizer.param_groups[0]["lr"]
+        return lr.device if isinstance(lr, Tensor) else torch.device("cpu")

@@ -1,0 +1,43 @@
+"""A learned schedule, transferred (Algorithm 2)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from mlrsnet import pretrained
+from mlrsnet.lab.deciders.base import Decider, Setting
+from mlrsnet.scheduler import LearnedLR
+
+
+class Learned(Decider):
+    """`LearnedLR` in the loop, as a user would have it; `schedule` is a name or the path of a .safetensors file."""
+
+    def __init__(self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0) -> None:
+        super().__init__(setting)
+        chosen = pretrained.load(schedule)
+        if setting.is_text and chosen.card.gamma.policy != "fixed":
+            chosen = chosen.for_text()
+        self.learned = LearnedLR(
+            self.optimizer,
+            chosen,
+            total_steps=setting.total_steps,
+            num_classes=setting.num_classes,
+            scale=scale,
+        )
+
+    def step(self, loss: Tensor) -> None:
+        """This batch's loss sets this batch's LR."""
+        self.learned.step(loss)
+        self.optimizer.step()
+
+    def scalars(self) -> dict[str, float]:
+        """The range of the LR."""
+        return {"gamma": float(self.learned.check()["gamma"])}
+
+    def state_dict(self) -> dict[str, Any]:
+        """LearnedLR's."""
+        return self.learned.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """LearnedLR's."""
+        self.learned.load_state_dict(state)

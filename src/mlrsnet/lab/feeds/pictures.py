@@ -1,0 +1,151 @@
+"""Pictures that live on the device as uint8; crop, flip and normalisation run there, a batch at a time."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
+from mlrsnet.lab.tasks import ImageTask, Pictures
+
+EVAL_BATCH = 1000
+
+
+class PictureFeed:
+    """Random batches of one part.
+
+    The plan of an epoch (order, shifts and mirrorings) is drawn when it begins and lies on the device; a batch is cut out
+    of it by a cursor that lives there too. Pixels are kept (N, H, W, C), so that a batch is born in channels_last.
+    """
+
+    def __init__(
+        self,
+        task: ImageTask,
+        part: str,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        *,
+        augment: bool = False,
+    ) -> None:
+        pictures: Pictures = getattr(task, part)
+        self.count, self.batch_size, self.seed = len(pictures.labels), batch_size, seed
+        self.steps = self.count // batch_size
+        require_batch(part, self.steps, batch_size, f"{self.count} pictures")
+        _, self.height, self.width = task.shape
+        self.pad, self.flip = (task.pad, task.flip) if augment else (0, False)
+        padded = pad(pictures.images, (0, 0, self.pad, self.pad, self.pad, self.pad))
+        self.images, self.labels = padded.to(device), pictures.labels.to(device)
+        self.normalise = Normalise(task.mean, task.std, device)
+        self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
+        self.top, self.left, self.mirror = torch.zeros(3, self.count, dtype=torch.int64, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.in_batch, self.rows, self.columns = (
+            torch.arange(n, device=device) for n in (batch_size, self.height, self.width)
+        )
+        self.position = 0
+
+    def prepare(self) -> None:
+        """See `Feed`."""
+        if self.position % self.steps == 0:
+            self._plan(self.position // self.steps)
+            self.cursor.zero_()
+        self.position += 1
+
+    def loss(self, model: nn.Module) -> Tensor:
+        """See `Feed`."""
+        images, labels = self.batch()
+        return cross_entropy(model(images), labels)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """The next pictures, as floats (B, C, H, W), and their labels."""
+        places = self.cursor + self.in_batch
+        chosen = self.order.index_select(0, places)
+        self.cursor += self.batch_size
+        if self.pad or self.flip:
+            images = self._cut(chosen, places)
+        else:
+            images = self.images.index_select(0, chosen)
+        return self.normalise(images), self.labels.index_select(0, chosen)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Feed`."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Feed`."""
+        self.position = state["position"]
+        within = self.position % self.steps
+        if within:
+            self._plan(self.position // self.steps)
+            self.cursor.fill_(within * self.batch_size)
+
+    def _plan(self, epoch: int) -> None:
+        order, generator = shuffled(self.count, self.seed, epoch)
+        self.order.copy_(order)
+        if self.pad or self.flip:
+            shifts = torch.randint(2 * self.pad + 1, (2, self.count), generator=generator)
+            self.top.copy_(shifts[0])
+            self.left.copy_(shifts[1])
+            self.mirror.copy_(torch.randint(1 + self.flip, (self.count,), generator=generator))
+
+    def _cut(self, chosen: Tensor, places: Tensor) -> Tensor:
+        """Windows out of the padded pictures, mirrored where the plan says so, in one gather."""
+        top, left, mirror = (plan.index_select(0, places).unsqueeze(1) for plan in (self.top, self.left, self.mirror))
+        rows = top + self.rows
+        columns = left + self.columns + mirror * (self.width - 1 - 2 * self.columns)
+        return self.images[chosen[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+class Normalise:
+    """uint8 (B, H, W, C) -> (x - mean) / std as floats (B, C, H, W), in channels_last."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> None:
+        self.mean = torch.tensor(mean, dtype=torch.float32, device=device)
+        self.std = torch.tensor(std, dtype=torch.float32, device=device)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """A batch."""
+        return ((images.float() - self.mean) / self.std).permute(0, 3, 1, 2)
+
+
+class PictureData:
+    """A task of pictures on a device."""
+
+    def __init__(self, task: ImageTask, batch_size: int, seed: int, device: torch.device) -> None:
+        self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
+        self.train = PictureFeed(task, "train", batch_size, seed, device, augment=True)
+        self.val = PictureFeed(task, "val", min(batch_size, len(task.val.labels)), seed + 2**32, device)
+        self.parts = {
+            name: Pictures(part.images.to(device), part.labels.to(device))
+            for name, part in (("val", task.val), ("test", task.test))
+        }
+        self.normalise = self.train.normalise
+
+    def calibration(self) -> PictureFeed:
+        """See `Data`."""
+        return PictureFeed(self.task, "train", self.batch_size, self.seed + 2**33, self.device, augment=True)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, part: str) -> Score:
+        """See `Data`. Sums stay on the device until the end."""
+        pictures = self.parts[part]
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for images, labels in zip(
+            pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True
+        ):
+            total += sums(model(self.normalise(images)), labels)
+        return score(total, len(pictures.labels))
+
+
+def sums(logits: Tensor, labels: Tensor) -> Tensor:
+    """Summed cross-entropy and number of right answers."""
+    logits = logits.float()
+    return torch.stack((cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()))
+
+
+def score(total: Tensor, count: int) -> Score:
+    """From sums over `count` answers; reads them back."""
+    loss, right = total.tolist()
+    return Score(loss / count, 100 * right / count)

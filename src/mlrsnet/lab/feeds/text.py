@@ -1,0 +1,88 @@
+"""Text as columns of tokens on the device, read a window at a time with the model's memory carried along."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from mlrsnet.lab.feeds.base import Score, require_batch
+from mlrsnet.lab.feeds.pictures import score, sums
+from mlrsnet.lab.tasks import TextTask
+
+
+class TextFeed:
+    """The text cut into `batch_size` columns; every step reads the next `length` rows and predicts the row after each."""
+
+    def __init__(self, tokens: Tensor, batch_size: int, length: int, device: torch.device, part: str) -> None:
+        self.columns = in_columns(tokens, batch_size).to(device)
+        self.steps = (len(self.columns) - 1) // length
+        require_batch(part, self.steps, batch_size, f"{len(tokens)} tokens in sequences of {length}")
+        self.batch_size, self.length, self.device = batch_size, length, device
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.rows = torch.arange(length, device=device)
+        self.memory: tuple[Tensor, ...] | None = None
+        self.position = 0
+
+    def prepare(self) -> None:
+        """See `Feed`. An epoch begins at the text's beginning, with an empty memory."""
+        if self.position % self.steps == 0:
+            self.cursor.zero_()
+            for tensor in self.memory or ():
+                tensor.zero_()
+        self.position += 1
+
+    def loss(self, model: nn.Module) -> Tensor:
+        """See `Feed`."""
+        if self.memory is None:
+            self.memory = model.initial_state(self.batch_size, self.device)
+        rows = self.cursor + self.rows
+        inputs, targets = self.columns.index_select(0, rows), self.columns.index_select(0, rows + 1)
+        self.cursor += self.length
+        logits, memory = model(inputs, self.memory)
+        for kept, new in zip(self.memory, memory, strict=True):
+            kept.copy_(new.detach())
+        return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Feed`."""
+        return {"position": self.position, "memory": None if self.memory is None else list(self.memory)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Feed`."""
+        self.position = state["position"]
+        self.cursor.fill_(self.position % self.steps * self.length)
+        if state["memory"] is not None:
+            self.memory = tuple(tensor.to(self.device) for tensor in state["memory"])
+
+
+class TextData:
+    """A text on a device."""
+
+    def __init__(self, task: TextTask, batch_size: int, length: int, device: torch.device) -> None:
+        self.task, self.batch_size, self.length, self.device = task, batch_size, length, device
+        self.train = TextFeed(task.train, batch_size, length, device, "train")
+        self.val = TextFeed(task.val, batch_size, length, device, "val")
+        self.parts = {name: getattr(task, name).to(device) for name in ("val", "test")}
+
+    def calibration(self) -> TextFeed:
+        """See `Data`."""
+        return TextFeed(self.task.train, self.batch_size, self.length, self.device, "train")
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, part: str) -> Score:
+        """See `Data`. In columns as in training, without the few tokens that fill no row."""
+        columns = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
+        memory = model.initial_state(columns.shape[1], self.device)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for begin in range(0, len(columns) - 1, self.length):
+            window = columns[begin : begin + self.length + 1]
+            logits, memory = model(window[:-1], memory)
+            total += sums(logits.flatten(0, 1), window[1:].flatten())
+        return score(total, columns[1:].numel())
+
+
+def in_columns(tokens: Tensor, count: int) -> Tensor:
+    """(T, B): the text in B pieces of equal length, side by side."""
+    length = len(tokens) // count
+    return tokens[: length * count].view(count, length).t().contiguous()

@@ -1,0 +1,92 @@
+"""Hand-designed schedules as pure functions: the factor of the initial LR at a step.
+
+Every one takes the time `t` and the horizon in steps, and the steps of an epoch; settings that the paper gives in epochs
+of 200 are parts of the horizon here, so that they scale with it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mlrsnet import _check
+
+
+class Time(NamedTuple):
+    """When a step is: the t-th of `total` steps, with `per_epoch` in an epoch."""
+
+    t: int
+    total: int
+    per_epoch: int
+
+
+def fixed(time: Time) -> float:
+    """The initial LR throughout."""
+    return 1.0
+
+
+def multistep(time: Time, *, milestones: Sequence[float] = (0.3, 0.6, 0.9), factor: float = 0.1) -> float:
+    """Times `factor` after each milestone; the paper divides by 10 every 60 of 200 epochs."""
+    return float(factor ** sum(time.t >= round(part * time.total) for part in milestones))
+
+
+def exponential(time: Time, *, per_epoch: float = 0.95) -> float:
+    """Times `per_epoch` after every epoch."""
+    return float(per_epoch ** (time.t // time.per_epoch))
+
+
+def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:
+    """Half cosines from 1 to `end`, each `growth` times as long as the one before (10, 20, 40, ... of 200 epochs)."""
+    cycle, t = max(1.0, first_cycle * time.total), float(time.t)
+    while t >= cycle:
+        t, cycle = t - cycle, cycle * growth
+    return end + (1 - end) * _half_cosine(t / cycle)
+
+
+def cosine(time: Time, *, end: float = 0.0) -> float:
+    """One half cosine from 1 to `end`."""
+    return end + (1 - end) * _half_cosine(time.t / time.total)
+
+
+def linear(time: Time, *, end: float = 0.0) -> float:
+    """A straight line from 1 to `end`."""
+    return end + (1 - end) * (1 - time.t / time.total)
+
+
+def one_cycle(time: Time, *, rise: float = 0.3, start: float = 0.04, end: float = 4e-6) -> float:
+    """Up by a half cosine for the part `rise` of training, then down; the LR only, momentum is left alone."""
+    top = rise * time.total
+    if time.t < top:
+        return 1 - (1 - start) * _half_cosine(time.t / top)
+    return end + (1 - end) * _half_cosine((time.t - top) / (time.total - top))
+
+
+HAND_DESIGNED: dict[str, Callable[..., float]] = {
+    "fixed": fixed,
+    "multistep": multistep,
+    "exponential": exponential,
+    "sgdr": sgdr,
+    "cosine": cosine,
+    "linear": linear,
+    "one-cycle": one_cycle,
+}
+
+
+def factors(name: str, total: int, per_epoch: int, *, warmup: float = 0.0, **options: object) -> list[float]:
+    """The factor of every step; with a warm-up, a straight line up first, then the schedule over what is left.
+
+    >>> factors("cosine", 4, 1)
+    [1.0, 0.853..., 0.5, 0.146...]
+    >>> factors("linear", 6, 1, warmup=1 / 3)
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    if not 0 <= _check.real("warmup", warmup) < 1:
+        raise ValueError(f"warmup must be in [0, 1), a part of the training, got {warmup!r}")
+    rise = round(warmup * total)
+    up = [(t + 1) / rise for t in range(rise)]
+    schedule = HAND_DESIGNED[name]
+    return up + [schedule(Time(t, total - rise, per_epoch), **options) for t in range(total - rise)]
+
+
+def _half_cosine(part: float) -> float:
+    """From 1 to 0 while `part` goes from 0 to 1."""
+    return (1 + math.cos(math.pi * part)) / 2

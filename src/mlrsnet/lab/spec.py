@@ -1,0 +1,133 @@
+"""`RunSpec`: one training, said completely; JSON in and out."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from mlrsnet import _check
+from mlrsnet.lab import deciders, models, tasks
+from mlrsnet.lab import options as named
+from mlrsnet.lab.optimizers import OPTIMIZERS
+
+PRECISIONS = ("auto", "fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One training.
+
+    task, model, optimizer, schedule: names, each with options of its own under `<field>_options`.
+    epochs, batch_size, sequence_length: how much, and in what pieces; the last is for text only.
+    lr: the initial LR of hand-designed schedules; learned ones find their own range.
+    weight_decay, clip_norm: of the optimizer; the largest norm of the gradient, or None.
+    precision: fp32, bf16 (autocast), or auto: bf16 on a GPU, fp32 on a CPU.
+    seed: of initialisation, order of the data and dropout.
+    deterministic: bit for bit the same on a GPU too, at some cost; a CPU always is.
+    eval_every: epochs between evaluations; the last epoch is always evaluated.
+
+    >>> spec = RunSpec(task="digits", model="mlp", schedule="cosine", schedule_options={"warmup": 0.05})
+    >>> RunSpec.from_json(spec.to_json()) == spec
+    True
+    """
+
+    task: str = "digits"
+    model: str = "small_cnn"
+    optimizer: str = "sgd"
+    schedule: str = "cosine"
+    epochs: int = 40
+    batch_size: int = 64
+    lr: float = 0.1
+    weight_decay: float = 5e-4
+    clip_norm: float | None = None
+    precision: str = "auto"
+    seed: int = 0
+    deterministic: bool = False
+    eval_every: int = 1
+    sequence_length: int = 35
+    task_options: dict[str, Any] = field(default_factory=dict)
+    model_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
+    schedule_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "eval_every", "sequence_length"):
+            _check.whole_number(name, getattr(self, name))
+        _check.whole_number("seed", self.seed, 0)
+        _check.positive("lr", self.lr)
+        if _check.real("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay!r}")
+        if self.clip_norm is not None:
+            _check.positive("clip_norm", self.clip_norm, "or null for none")
+        _check.one_of("precision", self.precision, PRECISIONS)
+        if not isinstance(self.deterministic, bool):
+            raise ValueError(f"deterministic must be true or false, got {self.deterministic!r}")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        for name in ("task", "model", "optimizer", "schedule"):
+            given = getattr(self, f"{name}_options")
+            if not isinstance(given, dict):
+                raise ValueError(f"{name}_options must be an object of names and values, got {given!r}")
+        tasks.check(self.task, self.task_options)
+        models.check(self.model, self.model_options)
+        _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        named.check("optimizer_options", self.optimizer, OPTIMIZERS[self.optimizer], self.optimizer_options)
+        deciders.check(self.schedule, self.schedule_options)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
+        """From plain JSON types; a field that does not exist is named."""
+        known = [item.name for item in fields(cls)]
+        if not isinstance(values, Mapping):
+            raise ValueError(f"a run's spec must be an object with fields such as task and model, got {values!r}")
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"a run's spec has no field {unknown[0]!r}: its fields are {', '.join(known)}")
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> "RunSpec":
+        """From what `to_json` wrote, or a person."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"a run's spec must be JSON ({error}): write an object such as {{\"task\": \"digits\"}}") from None
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_file(cls, path: Path) -> "RunSpec":
+        """From a .json file; also from a run's record.json, whose spec it takes."""
+        try:
+            values = json.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise ValueError(f"{path} cannot be read as a run's spec ({error})") from None
+        if isinstance(values, dict) and "spec" in values:
+            values = values["spec"]
+        return cls.from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return values
+
+    def to_json(self) -> str:
+        """As a person would like to read it."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    def describe(self) -> str:
+        """In one line, without the seed: task, model, optimizer, schedule and what is not left at its default."""
+        words = [f"{getattr(self, name)}{_in_brackets(getattr(self, f'{name}_options'))}" for name in _NAMED]
+        return f"{', '.join(words)}, batch {self.batch_size}, {self.epochs} epochs"
+
+
+_NAMED = ("task", "model", "optimizer", "schedule")
+
+
+def _in_brackets(options: Mapping[str, Any]) -> str:
+    return f" ({', '.join(_pairs(options.items()))})" if options else ""
+
+
+def _pairs(items: Iterable[tuple[str, Any]]) -> list[str]:
+    return [f"{key} {value}" for key, value in items]

@@ -1,1 +1,93 @@
-"""Data to train on."""
+"""Data to train on: `load(name)` gives a task with disjoint parts to train on, to choose by and to report on."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mlrsnet.lab.tasks import arrays, digits, folder, sets, text
+from mlrsnet.lab.tasks.folder import FolderTask
+from mlrsnet.lab.tasks.images import ImageTask, Pictures
+from mlrsnet.lab.tasks.options import NoOptions, OwnOptions, PictureOptions, build
+from mlrsnet.lab.tasks.text import TextTask
+
+__all__ = ["KNOWN", "Entry", "FolderTask", "ImageTask", "Pictures", "Task", "TextTask", "data_root", "load"]
+
+Task = ImageTask | TextTask | FolderTask
+KEPT = 4  # tasks kept in the process; CIFAR is 180 MB
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task that can be loaded: what it is, how, and its options less those that its name fixes."""
+
+    about: str
+    load: Callable[[str, Path, Any], Task]
+    options: type[Any] = PictureOptions
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+
+def _known() -> dict[str, Entry]:
+    known = {"digits": Entry("handwritten digits, 8x8 grey, shipped with scikit-learn", digits.load)}
+    known["digits"].fixed["fraction"] = 1.0  # its split is fixed
+    for name, those in sets.SETS.items():
+        known[name] = Entry(those.about, sets.load)
+        if name.startswith("cifar"):
+            known[f"{name}-half"] = Entry(f"half of {name}'s training pictures", sets.load, fixed={"fraction": 0.5})
+            known[f"{name}-tenth"] = Entry(f"a tenth of {name}'s training pictures", sets.load, fixed={"fraction": 0.1})
+    for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
+        known[name] = Entry(f"{about}, by words", text.load_words, NoOptions)
+        known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, NoOptions)
+    known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, NoOptions)
+    known["imagenet"] = Entry("photographs of 1,000 kinds of things, streamed from a folder", folder.load)
+    return known
+
+
+KNOWN: dict[str, Entry] = _known()
+OWN_FILE = Entry("a user's own pictures in an .npz file", arrays.load, OwnOptions)
+OWN_FOLDER = Entry("a user's own pictures in a folder", folder.load)
+
+
+def load(name: str, *, root: Path | None = None, **options: Any) -> Task:
+    """A task by its name in `KNOWN`, or a path of one's own: an .npz file or a folder `train/<class>/*`, `test/`.
+
+    Well-known sets are looked for in `root` (default: $MLRSNET_DATA, else ~/.cache/mlrsnet/data) and downloaded where
+    torchvision has them. Pictures take the options of `PictureOptions`. The same arguments give the same object.
+
+    >>> load("digits", classes=(3, 5)).sizes
+    {'train': 248, 'val': 56, 'test': 61}
+    """
+    entry = _entry(name)
+    chosen = build(entry.options, name, options, entry.fixed)
+    return _load(name, data_root(root), chosen, _changed(name))
+
+
+def data_root(root: Path | None = None) -> Path:
+    """Where well-known sets are looked for."""
+    given = root or os.environ.get("MLRSNET_DATA") or Path("~/.cache/mlrsnet/data")
+    return Path(given).expanduser()
+
+
+@lru_cache(maxsize=KEPT)
+def _load(name: str, root: Path, options: Any, changed: int) -> Task:
+    return _entry(name).load(name, root, options)
+
+
+def _entry(name: str) -> Entry:
+    if name in KNOWN:
+        return KNOWN[name]
+    if name.endswith(".npz"):
+        return OWN_FILE
+    if Path(name).expanduser().is_dir():
+        return OWN_FOLDER
+    raise ValueError(
+        f"the task must be one of {', '.join(KNOWN)}, a path that ends in .npz or a folder of pictures; got {name!r}"
+    )
+
+
+def _changed(name: str) -> int:
+    """When a user's file was last written, so that a new version of it is read anew."""
+    path = Path(name).expanduser()
+    return path.stat().st_mtime_ns if name not in KNOWN and path.is_file() else 0

@@ -1,46 +1,48 @@
 """scikit-learn's digits: 1,797 real handwritten digits of 8x8 pixels, shipped inside the package, no download."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
-from mlrsnet import _check
+from mlrsnet.lab.tasks import split
+from mlrsnet.lab.tasks.extras import need
+from mlrsnet.lab.tasks.images import ImageTask, Pictures, choose, mean_and_std, resize
+from mlrsnet.lab.tasks.options import PictureOptions
 
-ALL = tuple(range(10))
 NUM_TRAIN, NUM_VAL = 1200, 297
-SPLIT_SEED = 0
 
 
-class Split(NamedTuple):
-    """Pictures (N, 1, 8, 8), normalised with the whole training set's mean and deviation, and their labels (N)."""
-
-    images: Tensor
-    labels: Tensor
-
-
-class Digits(NamedTuple):
+def load(name: str, root: Path, options: PictureOptions) -> ImageTask:
     """Disjoint parts, the same in every run: of all ten classes 1,200 to train, 297 to choose by, 300 to report."""
+    if options.val_size not in (None, NUM_VAL):
+        raise ValueError(f"val_size must be {NUM_VAL} for digits, got {options.val_size}: leave it out")
+    if options.classes is not None:
+        split.check_classes(options.classes, 10, "digits")
+    pictures = resize(_read(), options.size)
+    train, val, test = _parts(len(pictures.labels), options.leaky)
+    mean, std = mean_and_std(pictures.images[train])  # of all ten classes, so that halves of them are alike
+    return ImageTask(
+        name,
+        10 if options.classes is None else len(options.classes),
+        choose(pictures[train], 10, options),
+        choose(pictures[val], 10, options),
+        choose(pictures[test], 10, options),
+        pad=0,
+        flip=False,
+        mean=mean,
+        std=std,
+        note=split.LEAKY if options.leaky else "",
+    )
 
-    train: Split
-    val: Split
-    test: Split
+
+def _parts(count: int, leaky: bool) -> tuple[Tensor, Tensor, Tensor]:
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(split.SPLIT_SEED))
+    held_out = NUM_TRAIN + NUM_VAL
+    return order[: held_out if leaky else NUM_TRAIN], order[NUM_TRAIN:held_out], order[held_out:]
 
 
-def load(classes: Sequence[int] = ALL, device: str | torch.device = "cpu") -> Digits:
-    """The three parts, of all classes or of some, which are numbered from 0 in the order given."""
-    if not classes or not set(classes) <= set(ALL) or len(set(classes)) != len(classes):
-        raise ValueError(f"classes must be different digits from 0 to 9, got {list(classes)!r}")
-    _check.whole_number("the number of classes", len(classes), 2)
-    source = load_digits()
-    images = torch.as_tensor(source.images, dtype=torch.float32).unsqueeze(1)
-    labels = torch.as_tensor(source.target, dtype=torch.int64)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
-    parts = order.split((NUM_TRAIN, NUM_VAL, len(labels) - NUM_TRAIN - NUM_VAL))
-    mean, std = images[parts[0]].mean(), images[parts[0]].std()
-    number = torch.full((10,), -1)
-    number[list(classes)] = torch.arange(len(classes))
-    chosen = [part[number[labels[part]] >= 0] for part in parts]
-    return Digits(*(Split(((images[c] - mean) / std).to(device), number[labels[c]].to(device)) for c in chosen))
+def _read() -> Pictures:
+    source = need("sklearn.datasets", "the task digits").load_digits()
+    images = torch.as_tensor(source.images, dtype=torch.uint8).unsqueeze(-1)
+    return Pictures(images, torch.as_tensor(source.target, dtype=torch.int64))

@@ -103,8 +103,7 @@ def test_language_models_have_the_size_their_equations_give(name, vocabulary, op
         assert num_parameters(build_text(name, vocabulary, **options)) == formula == expected
 
 
-@pytest.mark.parametrize("side", [8, 32, 33, 64, 128])
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("channels", "side"), [(1, 8), (1, 32), (3, 32), (3, 33), (1, 128)])
 @pytest.mark.parametrize("name", IMAGE)
 def test_every_image_network_takes_grey_and_colour_pictures_of_any_size(name, channels, side):
     with torch.device("meta"):  # shapes without the arithmetic

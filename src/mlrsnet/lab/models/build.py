@@ -1,0 +1,83 @@
+"""The table of networks and the functions that build from it.
+
+Weights come from torch's global random state alone: `torch.manual_seed` before building repeats them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from mlrsnet import _check
+from mlrsnet.lab.models.language import LanguageModel
+from mlrsnet.lab.models.lstm import LSTMLanguageModel
+from mlrsnet.lab.models.mlp import mlp
+from mlrsnet.lab.models.mobilenetv2 import mobilenetv2
+from mlrsnet.lab.models.options import Shape, picture_shape
+from mlrsnet.lab.models.resnet import resnet
+from mlrsnet.lab.models.shufflenetv2 import shufflenetv2
+from mlrsnet.lab.models.small_cnn import small_cnn
+from mlrsnet.lab.models.transformer import TransformerLanguageModel
+from mlrsnet.lab.models.wideresnet import WideResNet
+
+
+def _small_cnn(shape: Shape, num_classes: int, *, width: int = 16) -> nn.Module:
+    return small_cnn(shape[0], num_classes, _check.whole_number("width", width))
+
+
+IMAGE: dict[str, Callable[..., nn.Module]] = {
+    "resnet18": partial(resnet, "resnet18"),
+    "resnet34": partial(resnet, "resnet34"),
+    "resnet50": partial(resnet, "resnet50"),
+    "wrn-28-10": WideResNet,
+    "shufflenetv2": shufflenetv2,
+    "mobilenetv2": mobilenetv2,
+    "small_cnn": _small_cnn,
+    "mlp": mlp,
+}
+"""(shape, num_classes, *, options) -> a network from pictures (B, C, H, W) to logits (B, num_classes)."""
+
+TEXT: dict[str, Callable[..., LanguageModel]] = {"lstm": LSTMLanguageModel, "transformer": TransformerLanguageModel}
+"""(vocabulary, *, options) -> a `LanguageModel`."""
+
+
+def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn.Module:
+    """A network from pictures (B, C, H, W) to logits (B, num_classes); `shape` is (C, H, W).
+
+    >>> num_parameters(build_image("small_cnn", (1, 8, 8), 10, width=4))
+    438
+    """
+    if name in TEXT:
+        raise ValueError(f"name must be a network for pictures, got {name!r}, which reads text: use build_text")
+    builder = IMAGE[_check.one_of("name", name, IMAGE)]
+    _known_options(name, builder, options)
+    hint = "a classifier tells two or more apart"
+    return builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, hint), **options)
+
+
+def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
+    """A language model over tokens 0 .. vocabulary - 1.
+
+    >>> num_parameters(build_text("lstm", 10, hidden=4))
+    370
+    """
+    if name in IMAGE:
+        raise ValueError(f"name must be a network for text, got {name!r}, which reads pictures: use build_image")
+    builder = TEXT[_check.one_of("name", name, TEXT)]
+    _known_options(name, builder, options)
+    return builder(_check.whole_number("vocabulary", vocabulary, 2, "it is the number of tokens"), **options)
+
+
+def num_parameters(model: nn.Module) -> int:
+    """How many numbers training changes; tied weights count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _known_options(name: str, builder: Callable[..., nn.Module], options: Iterable[str]) -> None:
+    parameters = inspect.signature(builder).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"the options of {name} are {', '.join(known)}; got {option!r}")

@@ -1,0 +1,27 @@
+"""Checks that the networks share."""
+
+from typing import TypeAlias
+
+from mlrsnet import _check
+
+Shape: TypeAlias = tuple[int, int, int]
+"""Channels, height, width of a picture."""
+
+
+def picture_shape(shape: Shape) -> Shape:
+    """Return (C, H, W) as ints, or raise."""
+    try:
+        channels, height, width = (_check.whole_number("each size in shape", size) for size in shape)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"shape must be three whole numbers >= 1, (channels, height, width), got {shape!r}: leave out the batch"
+        ) from None
+    return channels, height, width
+
+
+def dropout_rate(dropout: float) -> float:
+    """Return the share of outputs to drop, in [0, 1), or raise."""
+    rate = _check.real("dropout", dropout)
+    if not 0 <= rate < 1:
+        raise ValueError(f"dropout must be in [0, 1), got {dropout!r}: 0 drops nothing")
+    return rate

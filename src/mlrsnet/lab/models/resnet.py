@@ -1,0 +1,20 @@
+"""ResNets (He et al., 2016) of torchvision, for small pictures too."""
+
+from typing import Any
+
+from torch import nn
+
+from mlrsnet.lab.models.options import Shape
+from mlrsnet.lab.models.stem import first_conv, is_small, torchvision_models
+
+
+def resnet(name: str, shape: Shape, num_classes: int, *, stem: str = "auto") -> nn.Module:
+    """torchvision's `name`; the small stem is one 3x3 convolution of stride 1 and no max pooling."""
+    model: Any = getattr(torchvision_models(), name)(num_classes=num_classes)
+    small = is_small(stem, shape)
+    if small or shape[0] != 3:
+        model.conv1 = first_conv(model.conv1, shape[0], *((3, 1) if small else (7, 2)))
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision's
+    if small:
+        model.maxpool = nn.Identity()
+    return model

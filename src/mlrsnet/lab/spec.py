@@ -93,7 +93,9 @@ class RunSpec:
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"a run's spec must be JSON ({error}): write an object such as {{\"task\": \"digits\"}}") from None
+            raise ValueError(
+                f'a run\'s spec must be JSON ({error}): write an object such as {{"task": "digits"}}'
+            ) from None
         return cls.from_dict(values)
 
     @classmethod

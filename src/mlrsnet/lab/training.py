@@ -47,6 +47,8 @@ class Training:
         self.graphs: Graphs | None = None
         self._eager_steps = 0
         self._calibration = self.data.calibration() if averages(self.optimizer) else None
+        if self._calibration is not None:
+            self.optimizer.train()  # type: ignore[attr-defined]
         self.model.train()
 
     def step(self) -> None:

@@ -47,7 +47,9 @@ class Data(Protocol):
 def require_batch(part: str, batches: int, batch_size: int, available: str) -> None:
     """Refuse a part that has not one full batch."""
     if batches < 1:
-        raise ValueError(f"batch_size must leave at least one full batch of the {part} data ({available}), got {batch_size}")
+        raise ValueError(
+            f"batch_size must leave at least one full batch of the {part} data ({available}), got {batch_size}"
+        )
 
 
 def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator]:

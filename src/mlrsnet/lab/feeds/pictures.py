@@ -63,10 +63,7 @@ class PictureFeed:
         places = self.cursor + self.in_batch
         chosen = self.order.index_select(0, places)
         self.cursor += self.batch_size
-        if self.pad or self.flip:
-            images = self._cut(chosen, places)
-        else:
-            images = self.images.index_select(0, chosen)
+        images = self._cut(chosen, places) if self.pad or self.flip else self.images.index_select(0, chosen)
         return self.normalise(images), self.labels.index_select(0, chosen)
 
     def state_dict(self) -> dict[str, Any]:
@@ -132,9 +129,7 @@ class PictureData:
         """See `Data`. Sums stay on the device until the end."""
         pictures = self.parts[part]
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for images, labels in zip(
-            pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True
-        ):
+        for images, labels in zip(pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True):
             total += sums(model(self.normalise(images)), labels)
         return score(total, len(pictures.labels))
 

@@ -3,14 +3,14 @@
 Weights come from torch's global random state alone: `torch.manual_seed` before building repeats them.
 """
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from torch import nn
 
 from mlrsnet import _check
+from mlrsnet.lab import options as named
 from mlrsnet.lab.models.language import LanguageModel
 from mlrsnet.lab.models.lstm import LSTMLanguageModel
 from mlrsnet.lab.models.mlp import mlp
@@ -43,6 +43,12 @@ TEXT: dict[str, Callable[..., LanguageModel]] = {"lstm": LSTMLanguageModel, "tra
 """(vocabulary, *, options) -> a `LanguageModel`."""
 
 
+def check(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse unknown names and options."""
+    both: dict[str, Callable[..., nn.Module]] = {**IMAGE, **TEXT}
+    named.check("model_options", name, both[_check.one_of("model", name, both)], options)
+
+
 def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn.Module:
     """A network from pictures (B, C, H, W) to logits (B, num_classes); `shape` is (C, H, W).
 
@@ -52,7 +58,7 @@ def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn
     if name in TEXT:
         raise ValueError(f"name must be a network for pictures, got {name!r}, which reads text: use build_text")
     builder = IMAGE[_check.one_of("name", name, IMAGE)]
-    _known_options(name, builder, options)
+    named.check("model", name, builder, options)
     hint = "a classifier tells two or more apart"
     return builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, hint), **options)
 
@@ -66,18 +72,10 @@ def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
     if name in IMAGE:
         raise ValueError(f"name must be a network for text, got {name!r}, which reads pictures: use build_image")
     builder = TEXT[_check.one_of("name", name, TEXT)]
-    _known_options(name, builder, options)
+    named.check("model", name, builder, options)
     return builder(_check.whole_number("vocabulary", vocabulary, 2, "it is the number of tokens"), **options)
 
 
 def num_parameters(model: nn.Module) -> int:
     """How many numbers training changes; tied weights count once."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _known_options(name: str, builder: Callable[..., nn.Module], options: Iterable[str]) -> None:
-    parameters = inspect.signature(builder).parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    for option in options:
-        if option not in known:
-            raise ValueError(f"the options of {name} are {', '.join(known)}; got {option!r}")

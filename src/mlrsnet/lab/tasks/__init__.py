@@ -13,7 +13,7 @@ from mlrsnet.lab.tasks.images import ImageTask, Pictures
 from mlrsnet.lab.tasks.options import NoOptions, OwnOptions, PictureOptions, build
 from mlrsnet.lab.tasks.text import TextTask
 
-__all__ = ["KNOWN", "Entry", "FolderTask", "ImageTask", "Pictures", "Task", "TextTask", "data_root", "load"]
+__all__ = ["KNOWN", "Entry", "FolderTask", "ImageTask", "Pictures", "Task", "TextTask", "check", "data_root", "load"]
 
 Task = ImageTask | TextTask | FolderTask
 KEPT = 4  # tasks kept in the process; CIFAR is 180 MB
@@ -59,9 +59,13 @@ def load(name: str, *, root: Path | None = None, **options: Any) -> Task:
     >>> load("digits", classes=(3, 5)).sizes
     {'train': 248, 'val': 56, 'test': 61}
     """
+    return _load(name, data_root(root), check(name, options), _changed(name))
+
+
+def check(name: str, options: dict[str, Any]) -> Any:
+    """The options of a task, complete; unknown names, options and values are refused before any data is read."""
     entry = _entry(name)
-    chosen = build(entry.options, name, options, entry.fixed)
-    return _load(name, data_root(root), chosen, _changed(name))
+    return build(entry.options, name, options, entry.fixed)
 
 
 def data_root(root: Path | None = None) -> Path:

@@ -50,7 +50,7 @@ OWN_FILE = Entry("a user's own pictures in an .npz file", arrays.load, OwnOption
 OWN_FOLDER = Entry("a user's own pictures in a folder", folder.load)
 
 
-def load(name: str, *, root: Path | None = None, **options: Any) -> Task:
+def load(name: str | os.PathLike[str], *, root: Path | None = None, **options: Any) -> Task:
     """A task by its name in `KNOWN`, or a path of one's own: an .npz file or a folder `train/<class>/*`, `test/`.
 
     Well-known sets are looked for in `root` (default: $MLRSNET_DATA, else ~/.cache/mlrsnet/data) and downloaded where
@@ -59,7 +59,11 @@ def load(name: str, *, root: Path | None = None, **options: Any) -> Task:
     >>> load("digits", classes=(3, 5)).sizes
     {'train': 248, 'val': 56, 'test': 61}
     """
-    return _load(name, data_root(root), check(name, options), _changed(name))
+    name = os.fspath(name)
+    chosen = check(name, options)
+    if name not in KNOWN:
+        name = os.path.abspath(os.path.expanduser(name))  # what is kept must not be found from another folder
+    return _load(name, data_root(root), chosen, _changed(name))
 
 
 def check(name: str, options: dict[str, Any]) -> Any:
@@ -71,7 +75,7 @@ def check(name: str, options: dict[str, Any]) -> Any:
 def data_root(root: Path | None = None) -> Path:
     """Where well-known sets are looked for."""
     given = root or os.environ.get("MLRSNET_DATA") or Path("~/.cache/mlrsnet/data")
-    return Path(given).expanduser()
+    return Path(given).expanduser().absolute()
 
 
 @lru_cache(maxsize=KEPT)
@@ -93,5 +97,4 @@ def _entry(name: str) -> Entry:
 
 def _changed(name: str) -> int:
     """When a user's file was last written, so that a new version of it is read anew."""
-    path = Path(name).expanduser()
-    return path.stat().st_mtime_ns if name not in KNOWN and path.is_file() else 0
+    return os.stat(name).st_mtime_ns if name not in KNOWN and os.path.isfile(name) else 0

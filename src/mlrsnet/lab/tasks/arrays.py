@@ -12,12 +12,13 @@ from mlrsnet.lab.tasks.options import OwnOptions
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("x_val", "y_val")
 MOST_CHANNELS = 4
+BYTES, UNIT_FLOATS = "0 to 255", "0 to 1"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def load(name: str, root: Path, options: OwnOptions) -> ImageTask:
     """A user's own file; x_val and y_val, where it has them, are the validation pictures."""
-    path = Path(name).expanduser()
+    path = Path(name)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path; it must hold {', '.join(NEEDED)}")
     source = read(path, path.stem)
@@ -42,13 +43,16 @@ def read(path: Path, name: str) -> Source:
 
 def _open(path: Path) -> Arrays:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with open(path, "rb") as file:  # opened here, because numpy leaves a damaged file open
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                raise ValueError("it is a single array, as of numpy.save")
+            return {name: found[name] for name in found.files}
     except Exception as error:  # bytes that are no .npz can fail in any way
         if "allow_pickle" in str(error):
             raise ValueError(
-                f"{path} holds Python objects or a pickle, which were not read because that can run code: save plain "
-                "arrays of numbers with numpy.savez"
+                f"{path} holds Python objects, or is a pickle or no .npz file at all, and was not read, because that can run "
+                "code: save plain arrays of numbers with numpy.savez"
             ) from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path} is damaged or not an .npz file ({reason}): write it again with numpy.savez") from None
@@ -65,25 +69,29 @@ def _check_names(path: Path, arrays: Arrays) -> None:
 
 def _scale(path: Path, arrays: Arrays, parts: list[str]) -> float:
     """What pixels are multiplied by: 255 for floats that all lie in [0, 1]."""
-    most = 0.0
-    for part in parts:
-        pixels = arrays[f"x_{part}"]
-        if pixels.dtype.kind not in "uif":
-            raise ValueError(
-                f"{path}: x_{part} must be uint8 or floats, got {pixels.dtype}: convert it with .astype('uint8')"
-            )
-        if pixels.dtype == np.uint8 or not pixels.size:
-            continue
-        low, high = float(pixels.min()), float(pixels.max())
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise ValueError(f"{path}: x_{part} must be finite, but has NaN or infinite pixels: repair or remove those")
-        if low < 0 or high > 255:
-            raise ValueError(
-                f"{path}: x_{part} must lie in [0, 255] or, for floats, [0, 1], got {low:g} to {high:g}: undo the normalisation"
-            )
-        most = max(most, high)
-    floats = all(arrays[f"x_{part}"].dtype.kind == "f" for part in parts)
-    return 255.0 if floats and most <= 1 else 1.0
+    units = {part: _unit(path, f"x_{part}", arrays[f"x_{part}"]) for part in parts}
+    if len(set(units.values())) > 1:
+        found = ", ".join(f"x_{part} {unit}" for part, unit in units.items())
+        raise ValueError(f"{path}: pictures of all parts must be in the same units, got {found}: convert them to uint8")
+    return 255.0 if units["train"] == UNIT_FLOATS else 1.0
+
+
+def _unit(path: Path, name: str, pixels: np.ndarray[Any, Any]) -> str:
+    """In words; a float picture set that never exceeds 1 would be black from 0 to 255, so it is taken as 0 to 1."""
+    if pixels.dtype.kind not in "uif":
+        raise ValueError(
+            f"{path}: {name} must be uint8 or floats, got {pixels.dtype}: convert it with .astype('uint8')"
+        )
+    if pixels.dtype == np.uint8 or not pixels.size:
+        return BYTES
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError(f"{path}: {name} must be finite, got NaN or infinite pixels: repair or remove those pictures")
+    if low < 0 or high > 255:
+        raise ValueError(
+            f"{path}: {name} must lie in [0, 255] or, for floats, [0, 1], got {low:g} to {high:g}: undo its normalisation"
+        )
+    return UNIT_FLOATS if pixels.dtype.kind == "f" and high <= 1 else BYTES
 
 
 def _pictures(path: Path, arrays: Arrays, part: str, scale: float) -> Pictures:

@@ -30,8 +30,8 @@ def find(name: str, root: Path) -> Path:
         raise FileNotFoundError(f"{looked}; it has to be downloaded by hand, torchvision does not have it")
     try:
         arrays = fetch(name, root)
-    except (ImportError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+    except Exception as error:  # a network, a server and an archive can fail in any way
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FileNotFoundError(
             f"{looked}, or download it on a machine with torchvision (pip install 'mlrsnet[lab]') and a network, which "
             f"failed here ({reason})"

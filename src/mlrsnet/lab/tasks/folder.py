@@ -88,7 +88,7 @@ def load(name: str, root: Path, options: PictureOptions) -> FolderTask:
     With both, `val` is what is chosen by; with one, it is what is reported on and validation pictures are held out of
     the training ones.
     """
-    folder = root / "imagenet" if name == "imagenet" else Path(name).expanduser()
+    folder = root / "imagenet" if name == "imagenet" else Path(name)
     _check_layout(folder, name)
     classes = _classes(folder, options)
     found = {part: _list(folder / part, classes) for part in PARTS if (folder / part).is_dir()}

@@ -71,6 +71,11 @@ def make(source: Source, options: PictureOptions, pad: int, flip: bool, note: st
     chosen = split.cut(whole.labels, options, held_out=source.val is None)
     train = resize(whole[chosen.train], options.size)
     val = whole[chosen.val] if source.val is None else choose(source.val, source.num_classes, options)
+    if not len(test.labels) or not len(val.labels):
+        raise ValueError(
+            f"classes must be among the test and validation pictures of {source.name} too, got {options.classes}: "
+            "choose others"
+        )
     mean, std = mean_and_std(train.images)
     return ImageTask(
         source.name,

@@ -1,7 +1,8 @@
 """One fixed order of the training pictures, cut into parts: what is held out and what is trained on.
 
-The order depends on the labels alone, never on a run, and every beginning of it has the classes in proportion. The
-first pictures are held out and a fraction ends where it ends, so that a smaller fraction lies inside a larger one and
+The order depends on the labels alone, never on a run, and every beginning of it shares its places among the classes as
+the Sainte-Laguë rule shares seats among parties: in proportion, and alike for classes of the same size. The first
+pictures are held out and a fraction ends where it ends, so that a smaller fraction lies inside a larger one and
 both are validated on the same pictures.
 """
 
@@ -26,7 +27,7 @@ class Chosen:
 
 
 def order(labels: Tensor) -> Tensor:
-    """All indices, shuffled so that any first n hold n/N of each class, give or take one picture."""
+    """All indices, shuffled; the k-th picture of a class of n comes at (k - 1/2) / n of the way."""
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
     grouped = shuffled[labels[shuffled].argsort(stable=True)]
     counts = labels.bincount()
@@ -47,7 +48,7 @@ def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chose
             "pass a smaller val_size or a larger fraction"
         )
     result = Chosen(chosen if options.leaky else chosen[size:], chosen[:size])
-    _check_classes(labels, result.train, options)
+    _check_left(labels, result.train, f"fraction={options.fraction} and val_size={size}")
     return result
 
 
@@ -69,10 +70,10 @@ def check_classes(classes: Sequence[int], total: int, what: str = "whole numbers
         raise ValueError(f"the number of classes must be a whole number >= 2, got {len(classes)}: pass more classes")
 
 
-def _check_classes(labels: Tensor, train: Tensor, options: PictureOptions) -> None:
+def _check_left(labels: Tensor, train: Tensor, how: str) -> None:
     left = labels[train].bincount(minlength=int(labels.max()) + 1)
     if not left.all():
         raise ValueError(
             f"every class must be among the training pictures, but class {int(left.argmin())} has none left with "
-            f"fraction={options.fraction} and val_size={options.val_size}: pass a larger fraction or a smaller val_size"
+            f"{how}: pass a larger fraction or a smaller val_size"
         )

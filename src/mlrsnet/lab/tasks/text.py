@@ -41,7 +41,7 @@ def load_words(name: str, root: Path, options: NoOptions) -> TextTask:
     """Words; the vocabulary is the training file's, in order of first appearance."""
     words = {part: split_words(text) for part, text in _read(root / name).items()}
     index = {word: number for number, word in enumerate(dict.fromkeys(words["train"]))}
-    parts = {part: _look_up(those, index, root / name / FILES[part]) for part, those in words.items()}
+    parts = {part: _look_up(those, index, part, root / name / FILES[part]) for part, those in words.items()}
     return TextTask(name, tuple(index), parts["train"], parts["val"], parts["test"])
 
 
@@ -84,11 +84,11 @@ def _of_characters(name: str, texts: Mapping[str, str], path: Path) -> TextTask:
     return TextTask(name, tuple(map(chr, kinds)), train, val, test)
 
 
-def _look_up(words: list[str], index: dict[str, int], path: Path) -> Tensor:
+def _look_up(words: list[str], index: dict[str, int], part: str, path: Path) -> Tensor:
     fallback = index.get(UNKNOWN, -1)
     numbers = np.fromiter((index.get(word, fallback) for word in words), dtype=np.int64, count=len(words))
     if numbers.min() < 0:
-        _refuse(words[numbers.argmin()], "text", path)
+        _refuse(words[numbers.argmin()], part, path)
     return torch.from_numpy(numbers)
 
 

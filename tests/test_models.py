@@ -140,6 +140,13 @@ def test_the_stem_leaves_the_last_layer_enough_of_the_picture(name, side):
     assert sides == [LAST_SIDE[name, side]]
 
 
+def test_mobilenet_halves_small_pictures_where_pytorch_cifar_does():
+    with torch.device("meta"):
+        layers = [layer for layer in image_model("mobilenetv2").modules() if isinstance(layer, nn.Conv2d)]
+    # a halving block is expansion, depthwise, projection: the channels that leave it
+    assert [layers[i + 1].out_channels for i, layer in enumerate(layers) if layer.stride == (2, 2)] == [32, 64, 160]
+
+
 @pytest.mark.parametrize(
     ("name", "original"),
     [("resnet18", "resnet18"), ("shufflenetv2", "shufflenet_v2_x1_0"), ("mobilenetv2", "mobilenet_v2")],

@@ -8,33 +8,37 @@
 Test data only enters what is reported. The same command gives the same numbers on the same machine.
 """
 
-import json
 import math
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
-from torch.optim import SGD
 
 from mlrsnet.card import versions
-from mlrsnet.lab.learn import Learner, Settings
-from mlrsnet.lab.models.small_cnn import small_cnn
-from mlrsnet.lab.schedules import HAND_DESIGNED
-from mlrsnet.lab.tasks import digits
-from mlrsnet.lab.trainer import Curves, by_hand, by_schedule, evaluate, train_epoch
+from mlrsnet.lab import records
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.trainer import device_name, resolve, run
+from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
-from mlrsnet.scheduler import LearnedLR
 from mlrsnet.storage import write_atomically
 
-LEARN_ON, TRANSFER_TO = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
+LEARN_ON, TRANSFER_TO = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 LR_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
-WEIGHT_DECAY, BATCH_SIZE = 5e-4, 64
+HAND_DESIGNED: dict[str, dict[str, Any]] = {
+    "Fixed": {"schedule": "fixed"},
+    "MultiStep": {"schedule": "multistep"},
+    "Exponential": {"schedule": "exponential"},
+    "SGDR": {"schedule": "sgdr", "schedule_options": {"first_cycle": 1 / 7}},  # ends with a finished cycle
+    "Cosine": {"schedule": "cosine"},
+}
 TUNING_SEEDS = (1000, 1001, 1002)
 LEARNED = "MLR-SNet"
+DIGITS = RunSpec(task="digits", model="small_cnn", optimizer="sgd", batch_size=64, weight_decay=5e-4)
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,32 @@ class Run:
 
     schedule: str
     initial_lr: float | None
-    seed: int
-    curves: Curves
+    record: Record
+
+    @property
+    def test_accuracy(self) -> list[float]:
+        """Of every epoch, in percent."""
+        return [line["test_metric"] for line in self.record.epochs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "schedule": self.schedule,
+            "initial_lr": self.initial_lr,
+            "seed": self.record.spec["seed"],
+            "test_accuracy": self.test_accuracy,
+            "val_loss": self.record.result["val_loss"],
+            "loss": self.record.trace["loss"],
+            "lr": self.record.trace["lr"],
+        }
 
 
-def learn(epochs: int) -> Learner:
-    """Step 1, ready to run."""
-    return Learner(Settings(classes=LEARN_ON, epochs=epochs, batch_size=BATCH_SIZE, name="digits 0-4"))
+def learning(epochs: int) -> RunSpec:
+    """Step 1."""
+    options = {"every": 5, "name": "digits 0-4"}
+    return replace(
+        DIGITS, task_options={"classes": LEARN_ON}, epochs=epochs, schedule="mlr-snet", schedule_options=options
+    )
 
 
 def num_trainings(seeds: int) -> int:
@@ -58,82 +81,53 @@ def num_trainings(seeds: int) -> int:
 
 
 def compare(
-    epochs: int,
-    seeds: int,
-    schedule: Schedule,
-    device: str,
-    on_epoch: Callable[[], None],
-    on_run: Callable[[list[Run]], None],
+    epochs: int, seeds: int, schedule: Path, device: str, watcher: Watcher, on_run: Callable[[list[Run]], None]
 ) -> list[Run]:
     """Steps 2 and 3. The same seed gives the same initialisation and the same order of batches."""
-    data, runs = digits.load(TRANSFER_TO, device), []
-    best = {name: choose_lr(name, data, epochs, on_epoch) for name in HAND_DESIGNED}
+    task = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
+
+    def train(spec: RunSpec) -> Record:
+        return run(spec, device=device, watchers=[watcher])
+
+    specs: dict[str, tuple[RunSpec, float | None]] = {}
+    for name, changes in HAND_DESIGNED.items():
+        best = choose_lr(replace(task, **changes), train)
+        specs[name] = replace(task, lr=best, **changes), best
+    learned = replace(task, schedule="learned", schedule_options={"schedule": str(schedule)})
+    specs[LEARNED] = learned, None
+    runs: list[Run] = []
     for seed in range(seeds):
-        for name in (*HAND_DESIGNED, LEARNED):
-            learned = None if name in HAND_DESIGNED else schedule
-            runs.append(
-                Run(name, best.get(name), seed, train_once(name, best.get(name), learned, data, epochs, seed, on_epoch))
-            )
+        for name, (spec, lr) in specs.items():
+            runs.append(Run(name, lr, train(replace(spec, seed=seed))))
             on_run(runs)
     return runs
 
 
-def choose_lr(name: str, data: digits.Digits, epochs: int, on_epoch: Callable[[], None]) -> float:
+def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
     """The initial LR of the grid with the lowest validation loss at the end, the mean over the tuning seeds."""
 
     def loss(lr: float) -> float:
-        ends = [train_once(name, lr, None, data, epochs, seed, on_epoch).val_loss for seed in TUNING_SEEDS]
+        trained = [train(replace(spec, lr=lr, seed=seed, eval_every=spec.epochs)) for seed in TUNING_SEEDS]
+        ends = [record.result["val_loss"] for record in trained]
         return mean(ends) if all(map(math.isfinite, ends)) else math.inf
 
     return min(LR_GRID, key=loss)
-
-
-def train_once(
-    name: str,
-    lr: float | None,
-    learned: Schedule | None,
-    data: digits.Digits,
-    epochs: int,
-    seed: int,
-    on_epoch: Callable[[], None],
-) -> Curves:
-    """One training from a seed, under a hand-designed schedule or the learned one."""
-    total_steps = epochs * (len(data.train.labels) // BATCH_SIZE)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = small_cnn(num_classes=len(TRANSFER_TO)).to(data.train.labels.device)
-    optimizer = SGD(model.parameters(), lr=lr or 1.0, weight_decay=WEIGHT_DECAY)
-    if learned is not None:
-        step = by_schedule(
-            optimizer, LearnedLR(optimizer, learned, total_steps=total_steps, num_classes=len(TRANSFER_TO))
-        )
-    else:
-        step = by_hand(optimizer, HAND_DESIGNED[name](optimizer, total_steps, epochs))
-    curves, order = Curves(), torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        train_epoch(model, data.train, step, BATCH_SIZE, order, curves)
-        curves.test_accuracy.append(evaluate(model, data.test)[1])
-        on_epoch()
-    curves.val_loss = evaluate(model, data.val)[0]
-    return curves
 
 
 def summarise(runs: list[Run], schedule: Schedule) -> list[dict[str, Any]]:
     """One row a schedule: last-epoch test accuracy and last-epoch training loss over the seeds."""
     rows = []
     for name in dict.fromkeys(run.schedule for run in runs):
-        curves = [run.curves for run in runs if run.schedule == name]
-        initial_lr = next(run.initial_lr for run in runs if run.schedule == name)
-        last = [c.test_accuracy[-1] for c in curves]
-        steps = len(curves[0].loss) // len(curves[0].test_accuracy)
+        those = [run for run in runs if run.schedule == name]
+        last = [run.test_accuracy[-1] for run in those]
         rows.append(
             {
                 "schedule": name,
                 "seeds": len(last),
                 "test_accuracy": mean(last),
                 "test_accuracy_std": stdev(last) if len(last) > 1 else 0.0,
-                "train_loss": mean(mean(c.loss[-steps:]) for c in curves),
-                "initial_lr": initial_lr,
+                "train_loss": mean(run.record.result["train_loss"] for run in those),
+                "initial_lr": those[0].initial_lr,
                 "note": f"learned on {schedule.card.name}" if name == LEARNED else "",
             }
         )
@@ -147,27 +141,17 @@ def write_record(path: Path, runs: list[Run], schedule: Schedule, epochs: int, d
         "settings": {
             "epochs": epochs,
             "lr_grid": LR_GRID,
-            "weight_decay": WEIGHT_DECAY,
-            "batch_size": BATCH_SIZE,
+            "weight_decay": DIGITS.weight_decay,
+            "batch_size": DIGITS.batch_size,
             "classes": TRANSFER_TO,
         },
         "schedule": schedule.card.to_dict(),
         "versions": versions(),
-        "machine": {"system": platform.platform(), "device": device_name(device)},
+        "machine": {"system": platform.platform(), "device": device_name(resolve(device))},
         "rows": summarise(runs, schedule),
-        "runs": [
-            {"schedule": run.schedule, "initial_lr": run.initial_lr, "seed": run.seed, **run.curves.to_dict()}
-            for run in runs
-        ],
+        "runs": [run.to_dict() for run in runs],
     }
-    write_atomically(path, json.dumps(record).encode())
-
-
-def device_name(device: str) -> str:
-    """In words."""
-    return (
-        torch.cuda.get_device_name(device) if device.startswith("cuda") else f"CPU, {torch.get_num_threads()} threads"
-    )
+    write_atomically(path, records.dumps(record).encode())
 
 
 def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
@@ -177,17 +161,17 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
     figure = Figure(figsize=(14, 4.4), layout="constrained")
     loss_axes, accuracy_axes, lr_axes = figure.subplots(1, 3)
     for name in dict.fromkeys(run.schedule for run in runs):
-        curves = [run.curves for run in runs if run.schedule == name]
-        epochs = len(curves[0].test_accuracy)
+        those = [run for run in runs if run.schedule == name]
+        epochs = len(those[0].test_accuracy)
         style = {
             "label": name,
             "linewidth": 2.4 if name == LEARNED else 1.3,
             "color": "black" if name == LEARNED else None,
         }
-        loss = torch.tensor([c.loss for c in curves]).mean(0).view(epochs, -1).mean(1)
-        lr = torch.tensor([c.lr for c in curves]).mean(0)
+        loss = torch.tensor([[line["train_loss"] for line in run.record.epochs] for run in those]).mean(0)
+        lr = torch.tensor([run.record.trace["lr"] for run in those]).mean(0)
         loss_axes.plot(range(1, epochs + 1), loss, **style)
-        accuracy_axes.plot(range(1, epochs + 1), torch.tensor([c.test_accuracy for c in curves]).mean(0), **style)
+        accuracy_axes.plot(range(1, epochs + 1), torch.tensor([run.test_accuracy for run in those]).mean(0), **style)
         lr_axes.plot(torch.arange(len(lr)) * epochs / len(lr), lr, **style)
     loss_axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
     accuracy_axes.set(xlabel="epoch", ylabel="test accuracy (%)")
@@ -195,6 +179,6 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
     for axes in (loss_axes, accuracy_axes, lr_axes):
         axes.grid(alpha=0.3)
     accuracy_axes.legend(frameon=False)
-    seeds = len({run.seed for run in runs})
+    seeds = len({run.record.spec["seed"] for run in runs})
     figure.suptitle(f"Digits 5 to 9, small CNN, SGD, mean of {seeds} seeds.  {LEARNED} learned on {schedule.card.name}")
     figure.savefig(path, dpi=130)

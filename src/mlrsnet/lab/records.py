@@ -108,6 +108,11 @@ def dumps(value: Any, indent: int | None = None) -> str:
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
+def loads(text: str) -> Any:
+    """What `dumps` wrote."""
+    return json.loads(text)
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}

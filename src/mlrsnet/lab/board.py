@@ -1,0 +1,41 @@
+"""TensorBoard: loss and LR of the steps; gamma, hypergradient, losses and metric of the epochs."""
+
+from pathlib import Path
+from typing import Any
+
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.watch import Watcher
+
+POINTS = 100
+"""At most so many steps of an epoch are drawn."""
+
+
+class Board(Watcher):
+    """Writes event files into `folder`; a run that goes on continues its curves."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ImportError("TensorBoard needs tensorboard, which is not installed: pip install tensorboard") from None
+        self.folder, self.open_writer = folder, SummaryWriter
+        self.writer: Any = None
+
+    def begin(self, record: Record, step: int, total_steps: int) -> None:
+        """What was drawn after the checkpoint is hidden."""
+        self.writer = self.open_writer(str(self.folder), purge_step=step if step else None)
+
+    def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
+        """The curves of one epoch."""
+        first, stride = line["step"] - len(losses), max(1, len(losses) // POINTS)
+        for offset in range(0, len(losses), stride):
+            self.writer.add_scalar("step/loss", losses[offset], first + offset)
+            self.writer.add_scalar("step/lr", lrs[offset], first + offset)
+        for name, value in line.items():
+            if name not in ("epoch", "step", "seconds", "lr"):
+                self.writer.add_scalar(f"epoch/{name}", value, line["step"])
+        self.writer.flush()
+
+    def end(self, record: Record) -> None:
+        """Close the file."""
+        self.writer.close()

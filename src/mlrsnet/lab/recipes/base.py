@@ -1,0 +1,67 @@
+"""A recipe: a table or figure of the paper as runs of the lab."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlrsnet.lab.spec import RunSpec
+
+SCALES = ("smoke", "short", "paper")
+"""smoke: a CPU, embedded data, seconds. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
+
+RECIPE = "recipe.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: a row's method on a column's task.
+
+    spec is without its seed, and None where `missing` says why there is nothing to run; paper is (mean, deviation).
+    """
+
+    row: str
+    column: str
+    spec: RunSpec | None
+    paper: tuple[float, float] | None = None
+    missing: str | None = None
+
+    def folder(self, seed: int) -> Path:
+        """Where the run of a seed is kept, below the recipe's folder."""
+        return Path(slug(self.column), slug(self.row), f"seed{seed}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a table: `cells(scale)` are its numbers, `claim` is what the paper says of it."""
+
+    name: str
+    title: str
+    claim: str
+    cells: Callable[[str], Sequence[Cell]]
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def describe(self, scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+        """For the report: every row and column, those without runs too."""
+        cells = self.cells(scale)
+        return {
+            "format": 1,
+            "name": self.name,
+            "title": self.title,
+            "scale": scale,
+            "claim": self.claim,
+            "notes": [*self.notes.get("all", ()), *self.notes.get(scale, ())],
+            "rows": list(dict.fromkeys(cell.row for cell in cells)),
+            "columns": list(dict.fromkeys(cell.column for cell in cells)),
+            "seeds": list(seeds),
+            "cells": [
+                {"row": cell.row, "column": cell.column, "paper": cell.paper, "missing": cell.missing} for cell in cells
+            ],
+        }
+
+
+def slug(words: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "x"

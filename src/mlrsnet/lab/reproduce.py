@@ -1,0 +1,95 @@
+"""Run a recipe: every cell and seed that is asked for, each in its own folder, finished ones not again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlrsnet import _check
+from mlrsnet.lab import records
+from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Recipe
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.trainer import run
+from mlrsnet.lab.watch import Watcher
+from mlrsnet.storage import write_atomically
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a recipe."""
+
+    cell: Cell
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """For progress bars."""
+        return f"{self.cell.column} {self.cell.row} seed {self.seed}"
+
+
+def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]) -> list[Job]:
+    """The runs to make; `only` names rows or columns."""
+    _check.one_of("scale", scale, SCALES)
+    for seed in seeds:
+        _check.whole_number("each of seeds", seed, 0)
+    cells = recipe.cells(scale)
+    rows, columns = [list(dict.fromkeys(names)) for names in zip(*((c.row, c.column) for c in cells), strict=True)]
+    for name in only:
+        _check.one_of("only", name, (*rows, *columns))
+    chosen = [
+        cell
+        for cell in cells
+        if (not set(only) & set(rows) or cell.row in only) and (not set(only) & set(columns) or cell.column in only)
+    ]
+    missing = [cell for cell in chosen if cell.missing]
+    if len(missing) == len(chosen):
+        raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
+    return [Job(cell, seed) for seed in seeds for cell in chosen if cell.spec is not None]
+
+
+def reproduce(
+    name: str,
+    scale: str,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    only: Sequence[str] = (),
+    device: str = "auto",
+    root: Path | None = None,
+    watch: Callable[[Job], Sequence[Watcher]] = lambda job: (),
+) -> list[Record]:
+    """Make the runs of a recipe below `out`; called again it goes on where it was stopped.
+
+    A run that fails on its own (out of memory, say) is recorded as failed and the others go on; what concerns all of them,
+    such as missing data or a full disk, ends it.
+    """
+    recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
+    chosen = tuple(recipe.seeds if seeds is None else seeds)
+    jobs = choose(recipe, scale, chosen, only)
+    known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
+    write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
+    found = []
+    for job in jobs:
+        assert job.cell.spec is not None
+        labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
+        spec, folder = replace(job.cell.spec, seed=job.seed), out / job.cell.folder(job.seed)
+        try:
+            found.append(run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job)))
+        except RuntimeError:
+            found.append(records.read(folder))
+    return found
+
+
+def _seeds_below(out: Path, name: str, scale: str) -> set[int]:
+    """Of runs that an earlier call made there; another recipe's folder is refused."""
+    path = out / RECIPE
+    if not path.is_file():
+        return set()
+    try:
+        earlier = records.loads(path.read_text())
+        same = (earlier["name"], earlier["scale"]) == (name, scale)
+        seeds = {int(seed) for seed in earlier["seeds"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): delete it, or use another --out") from None
+    if not same:
+        raise ValueError(f"{out} holds {earlier['name']} at scale {earlier['scale']}: use another --out")
+    return seeds

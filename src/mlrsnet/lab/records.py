@@ -82,9 +82,9 @@ def read(folder: Path) -> Record:
         data = json.loads((folder / RECORD).read_text())
         if not isinstance(data, dict) or not {"format", "status", "spec"} <= data.keys():
             raise ValueError("no run record")
-        lines = (folder / EPOCHS).read_text().splitlines() if (folder / EPOCHS).is_file() else []
+        epochs = _lines((folder / EPOCHS).read_text()) if (folder / EPOCHS).is_file() else []
         trace = json.loads((folder / TRACE).read_text()) if (folder / TRACE).is_file() else {}
-        record = Record(data, [json.loads(line) for line in lines if line], trace, folder)
+        record = Record(data, epochs, trace, folder)
     except FileNotFoundError:
         raise ValueError(f"{folder} holds no run: pass a folder with a {RECORD}, or one above such folders") from None
     except (ValueError, OSError) as error:
@@ -94,6 +94,16 @@ def read(folder: Path) -> Record:
             f"{folder / RECORD} has format {data['format']!r}, this mlrsnet reads {FORMAT}: upgrade mlrsnet"
         )
     return record
+
+
+def _lines(text: str) -> list[Any]:
+    """JSON of each line. A last one cut in the middle is left out: somebody was still writing it."""
+    *whole, rest = text.split("\n")
+    lines = [json.loads(line) for line in whole if line]
+    try:
+        return [*lines, json.loads(rest)] if rest else lines
+    except ValueError:
+        return lines
 
 
 def find(root: Path) -> Iterator[Path]:

@@ -1,0 +1,21 @@
+"""`mlrsnet report`: any number of runs, finished or not, as one page and its tables. It reads; it never trains."""
+
+from pathlib import Path
+
+from mlrsnet.lab.report.gather import gather
+from mlrsnet.lab.report.markdown import markdown
+from mlrsnet.lab.report.page import page
+from mlrsnet.lab.report.tables import build
+from mlrsnet.storage import write_atomically
+
+HTML, MARKDOWN = "report.html", "report.md"
+
+
+def write_report(folder: Path, out: Path | None = None) -> tuple[Path, Path]:
+    """Write `report.html` and `report.md` about the runs below `folder` into `out`, by default `folder` itself."""
+    report = build(gather(folder))
+    target = folder if out is None else out
+    html, text = target / HTML, target / MARKDOWN
+    write_atomically(html, page(report).encode())
+    write_atomically(text, markdown(report).encode())
+    return html, text

@@ -1,0 +1,58 @@
+"""A table as columns of text, the same for the page and for Markdown."""
+
+from dataclasses import dataclass
+
+from mlrsnet.lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
+from mlrsnet.lab.report.tables import Section, Table
+
+HOW_TO_READ = (
+    "The last epoch's test result is what counts: mean ± sample standard deviation over the runs that have come to their "
+    "end; runs that have not are listed, not averaged. Nothing was selected on test data; the best epoch is shown beside, "
+    "not used. The best mean of a table is bold. Train loss and seconds per epoch are means too."
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, one text a row, and which of them are set in bold."""
+
+    title: str
+    cells: list[str]
+    numeric: bool = True
+    bold: frozenset[int] = frozenset()
+
+
+def columns(table: Table) -> list[Column]:
+    """What there is to show; columns that would be empty are left out, the first two never."""
+    rows = table.rows
+    paper = "paper" if table.comparable else "paper (at another scale)"
+    last = [metric_stat(row.stat("last")) for row in rows]
+    every = [
+        Column("schedule", [row.name for row in rows], numeric=False),
+        Column("last epoch", last, bold=frozenset(index for index, row in enumerate(rows) if row.wins)),
+        Column("best epoch", [metric_stat(row.stat("best")) for row in rows]),
+        Column(paper, [metric_stat(row.paper) for row in rows]),
+        Column("difference", [difference_text(row.difference if table.comparable else None) for row in rows]),
+        Column("seeds", [row.seeds if row.runs else NOTHING for row in rows]),
+        Column("train loss", [short_stat(row.train_loss) for row in rows]),
+        Column("s / epoch", [short_stat(row.seconds_per_epoch) for row in rows]),
+    ]
+    return [*every[:2], *(column for column in every[2:] if set(column.cells) - {NOTHING})]
+
+
+def remarks(table: Table) -> list[tuple[str, str]]:
+    """(row, remark) of everything that a reader must know before reading the numbers."""
+    return [(row.name, remark) for row in table.rows for remark in row.remarks]
+
+
+def describe(table: Table) -> str:
+    """What a table measures and what its runs share."""
+    metric = table.metric
+    better = "higher" if metric.higher_is_better else "lower"
+    shared = f" All runs: {table.settings}." if table.settings else ""
+    return f"{metric.title.capitalize()}, {better} is better.{shared}"
+
+
+def heading(section: Section) -> str:
+    """Its title and, where there is one, its scale."""
+    return f"{section.title} [scale: {section.scale}]" if section.scale else section.title

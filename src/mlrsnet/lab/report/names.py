@@ -1,0 +1,87 @@
+"""Groups of equal runs, and names for them made of what differs."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mlrsnet.lab.report.runs import Run
+
+FIRST = ("schedule", "optimizer", "lr")
+"""Named first, and all of them where nothing differs."""
+
+
+def by(key: Callable[[Run], Any], runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs with the same key together, in order of appearance."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return list(groups.values())
+
+
+def same_spec(run: Run) -> str:
+    """A key that runs share when only their seeds differ."""
+    return json.dumps(settings(run.spec), sort_keys=True)
+
+
+def same_scalars(run: Run) -> str:
+    """As `same_spec`, without the options: within a recipe each seed may, say, load a schedule of its own."""
+    return json.dumps({key: value for key, value in settings(run.spec).items() if key in run.spec}, sort_keys=True)
+
+
+def settings(spec: dict[str, Any]) -> dict[str, str]:
+    """Every setting but the seed as text, options as "schedule_options.period".
+
+    >>> settings({"lr": 0.1, "seed": 3, "schedule_options": {"period": 10}})
+    {'lr': '0.1', 'schedule_options.period': '10'}
+    """
+    flat = {}
+    for key, value in spec.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{option}": plain(setting) for option, setting in value.items()})
+        elif key != "seed":
+            flat[key] = plain(value)
+    return flat
+
+
+def plain(value: Any) -> str:
+    """A setting as one would type it."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def different(specs: list[dict[str, Any]]) -> list[str]:
+    """The settings in which these specs are not all alike, the telling ones first."""
+    flat = [settings(spec) for spec in specs]
+    keys = dict.fromkeys((*FIRST, *(key for one in flat for key in one)))
+    return [key for key in keys if len({one.get(key) for one in flat}) > 1]
+
+
+def shared(runs: list[Run], key: str) -> str:
+    """A setting that all of these runs share, as text; empty where they do not."""
+    values = {settings(run.spec).get(key) for run in runs}
+    value = values.pop() if len(values) == 1 else None
+    return "" if value in (None, "null") else str(value)
+
+
+def name(spec: dict[str, Any], keys: Iterable[str]) -> str:
+    """These settings in words.
+
+    >>> name({"schedule": "cosine", "optimizer": "sgd", "lr": 0.1, "clip_norm": None}, [*FIRST, "clip_norm"])
+    'cosine, sgd, lr 0.1, no clip_norm'
+    """
+    flat = settings(spec)
+    return ", ".join(_word(key, flat.get(key)) for key in keys)
+
+
+def _word(key: str, value: str | None) -> str:
+    if value is None or value == "null":
+        return f"no {key.rpartition('.')[2]}"
+    return value if key in ("schedule", "optimizer") else f"{key.rpartition('.')[2]} {value}"
+
+
+def names(groups: list[list[Run]]) -> list[str]:
+    """One name a group: its schedule, and what else tells it from the others."""
+    specs = [group[0].spec for group in groups]
+    keys = dict.fromkeys(("schedule", *different(specs))) if len(groups) > 1 else dict.fromkeys(FIRST)
+    return [name(spec, keys) for spec in specs]

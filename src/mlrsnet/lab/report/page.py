@@ -1,0 +1,194 @@
+"""The report as one HTML page that needs nothing but itself."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
+from mlrsnet.lab.report.marks import dots, span, swatch
+from mlrsnet.lab.report.markup import Html, element, join
+from mlrsnet.lab.report.numbers import count_text, metric_text
+from mlrsnet.lab.report.pictures import Picture, meta_training, training
+from mlrsnet.lab.report.runs import Run
+from mlrsnet.lab.report.styles import Style, styles
+from mlrsnet.lab.report.tables import Report, Row, Section, Table
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""The browser itself then refuses whatever would come from elsewhere."""
+
+UNREADABLE = "unreadable"
+LEARNING = "How the schedules were learned: the LR they set, and the hypergradient that moved them."
+DOTS = "In the small drawings a dot is our mean, the line through it its spread, and a ring the paper's mean."
+
+
+def page(report: Report) -> str:
+    """The whole page; the same report gives the same text."""
+    looks = styles(table.rows for section in report.sections for table in section.tables)
+    parts = [_header(report), _contents(report)]
+    parts += [_section(f"s{number}", section, looks) for number, section in enumerate(report.sections, 1)]
+    parts += [_unreadable(report)] if report.unreadable else []
+    body = element("body", element("main", join(parts, "\n")))
+    return "<!DOCTYPE html>\n" + element("html", _head(report), "\n", body, lang="en") + "\n"
+
+
+def _head(report: Report) -> Html:
+    style = Html(Path(__file__).with_name("page.css").read_text())
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", **{"http_equiv": "Content-Security-Policy", "content": POLICY}),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{report.name}: runs of mlrsnet"),
+        element("style", style),
+    )
+
+
+def _header(report: Report) -> Html:
+    facts = [element("div", element("dt", key), element("dd", value)) for key, value in report.facts.items()]
+    return element(
+        "header",
+        element("p", "mlrsnet report", class_="kind"),
+        element("h1", report.name),
+        element("dl", *facts, class_="facts"),
+        element("p", HOW_TO_READ, " ", DOTS, class_="quiet"),
+    )
+
+
+def _contents(report: Report) -> Html:
+    links = [
+        element("li", _link(f"s{number}", heading(section)), _tables_of(number, section))
+        for number, section in enumerate(report.sections, 1)
+    ]
+    if report.unreadable:
+        links.append(element("li", _link(UNREADABLE, "Could not be read")))
+    return element("nav", element("ul", *links), aria_label="Contents") if len(links) > 1 else Html("")
+
+
+def _tables_of(number: int, section: Section) -> Html:
+    links = [_link(f"s{number}-{index}", table.title) for index, table in enumerate(section.tables, 1)]
+    return join([": ", join(links, ", ")]) if links else Html("")
+
+
+def _link(anchor: str, text: str) -> Html:
+    return element("a", text, href=f"#{anchor}")
+
+
+def _section(anchor: str, section: Section, looks: dict[str, Style]) -> Html:
+    scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
+    parts = [element("h2", section.title, *scale)]
+    if section.claim:
+        parts.append(element("p", element("b", "The paper: "), section.claim, class_="claim"))
+    if section.warning:
+        parts.append(element("p", section.warning, class_="warning"))
+    if section.notes:
+        parts.append(element("ul", *(element("li", note) for note in section.notes), class_="notes"))
+    parts += [_table(f"{anchor}-{index}", table, looks) for index, table in enumerate(section.tables, 1)]
+    return element("section", join(parts, "\n"), id=anchor)
+
+
+def _table(anchor: str, table: Table, looks: dict[str, Style]) -> Html:
+    parts = [element("h3", table.title), element("p", describe(table), class_="quiet")]
+    parts += [element("p", note, class_="warning") for note in table.notes]
+    parts.append(
+        element("div", _grid(table, looks), class_="scroll", tabindex="0", role="region", aria_label=table.title)
+    )
+    said = [element("li", element("b", row), ": ", remark) for row, remark in remarks(table)]
+    parts += [element("ul", *said, class_="notes")] if said else []
+    parts += [_figure(training(table, looks), _legend(table, looks)), _figure(meta_training(table, looks), LEARNING)]
+    return element("article", join(parts, "\n"), _details(table), id=anchor)
+
+
+def _grid(table: Table, looks: dict[str, Style]) -> Html:
+    shown, ends = columns(table), span(table)
+    head = [element("th", column.title, scope="col", class_=_kind(column)) for column in shown]
+    if ends:
+        low, high = (element("span", metric_text(end)) for end in ends)
+        head.insert(2, element("th", element("div", low, high, class_="ends"), scope="col"))
+    body = [_line(table, row, index, shown, ends, looks.get(row.name)) for index, row in enumerate(table.rows)]
+    return element("table", element("thead", element("tr", *head)), "\n", element("tbody", join(body, "\n")))
+
+
+def _line(
+    table: Table, row: Row, index: int, shown: list[Column], ends: tuple[float, float] | None, look: Style | None
+) -> Html:
+    cells = [element("th", swatch(look) if look else "", row.name, scope="row")]
+    for column in shown[1:]:
+        text = column.cells[index]
+        cells.append(element("td", element("b", text) if index in column.bold else text, class_=_kind(column)))
+    if ends:  # after the name and the number, which a phone shows without scrolling
+        paper = row.paper if table.comparable else None
+        cells.insert(2, element("td", dots(row.stat("last"), paper, ends, look) if look and row.counted else ""))
+    return element("tr", *cells, class_="" if row.counted else "empty")
+
+
+def _kind(column: Column) -> str:
+    return "number" if column.numeric else "text"
+
+
+def _figure(pictures: list[Picture], caption: str) -> Html:
+    if not pictures:
+        return Html("")
+    panels = [element("div", element("p", picture.title), _image(picture), class_="panel") for picture in pictures]
+    return element("figure", element("div", *panels, class_="panels"), element("figcaption", caption))
+
+
+def _image(picture: Picture) -> Html:
+    data = base64.b64encode(picture.data).decode()
+    return element("img", src=f"data:image/{picture.kind};base64,{data}", alt=picture.alt)
+
+
+def _legend(table: Table, looks: dict[str, Style]) -> Html:
+    rows = [row for row in table.rows if row.runs]
+    keys = [element("span", swatch(looks[row.name]), _legend_name(row), class_="key") for row in rows]
+    bands = "Mean over seeds; the band goes from the lowest to the highest."
+    return join([*keys, element("span", bands, class_="how")], " ")
+
+
+def _legend_name(row: Row) -> str:
+    return row.name if any(run.record.ended for run in row.runs) else f"{row.name} (not finished)"
+
+
+def _details(table: Table) -> Html:
+    runs = [_run(row, run) for row in table.rows for run in row.runs]
+    if not runs:
+        return Html("")
+    return element("details", element("summary", count_text(len(runs), "run")), *runs, class_="runs")
+
+
+def _run(row: Row, run: Run) -> Html:
+    result = f"{metric_text(run.result('last'))} at epoch {run.epoch}"
+    summary = f"{row.name}, seed {run.seed}: {run.remark or f'{result}, finished'}"
+    return element("details", element("summary", summary), element("dl", *_facts(run), class_="run"))
+
+
+def _facts(run: Run) -> Iterator[Html]:
+    data = run.record.data
+    yield from _fact("folder", run.folder)
+    for key in ("device", "commit"):
+        yield from _fact(key, data.get(key))
+    for key in ("error", "result", "spec", "task", "timing", "versions"):
+        yield from _fact(key, data.get(key), preformatted=True)
+
+
+def _fact(key: str, value: Any, preformatted: bool = False) -> Iterator[Html]:
+    if value:
+        text = value if isinstance(value, str) else "\n".join(_setting(*pair) for pair in _pairs(value))
+        yield element("dt", key)
+        yield element("dd", element("pre", text) if preformatted else text)
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else [("", value)]
+
+
+def _setting(key: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"{key}: {text}" if key else text
+
+
+def _unreadable(report: Report) -> Html:
+    items = [element("li", element("b", place), ": ", reason) for place, reason in report.unreadable]
+    return element("section", element("h2", "Could not be read"), element("ul", *items), id=UNREADABLE)

@@ -1,0 +1,188 @@
+"""The pictures of a table: training loss, test metric and LR over epochs, and how a schedule was learned.
+
+No text of a file is drawn, only numbers: titles and legend stand beside the pictures, as text of the page.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlrsnet.lab.report.curves import Curve, drawn, over_seeds
+from mlrsnet.lab.report.numbers import short_text
+from mlrsnet.lab.report.runs import Points, Run
+from mlrsnet.lab.report.styles import BLACK, Style
+from mlrsnet.lab.report.tables import Row, Table
+
+SIZE = (4.3, 3.0)
+LARGEST_SVG = 120_000
+"""Bytes; a picture that would take more becomes a PNG."""
+
+PNG_DPI = 170
+FIXED: dict[Any, Any] = {
+    "svg.hashsalt": "mlrsnet",
+    "svg.fonttype": "path",
+    "font.size": 9,
+    "font.family": "DejaVu Sans",
+}
+DECADES = 6
+"""A log axis shows at most this many: beyond them a schedule's last steps, or an explosion, would flatten the rest."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image and what to say around it."""
+
+    title: str
+    alt: str
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a panel."""
+
+    name: str
+    style: Style
+    curve: Curve
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one picture shows."""
+
+    title: str
+    lines: list[Line]
+    log: bool = True
+    zoom: bool = False
+    zero: bool = False
+
+
+def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
+    """Training loss, test metric and LR; what no run has recorded is left out."""
+    metric = table.metric
+    panels = [
+        Panel("training loss", _lines(table.rows, styles, lambda run: run.series("train_loss"))),
+        Panel(
+            metric.title,
+            _lines(table.rows, styles, lambda run: run.series("test_metric")),
+            log=not metric.higher_is_better,
+            zoom=metric.higher_is_better,
+        ),
+        Panel("learning rate", _lines(table.rows, styles, Run.lr)),
+    ]
+    return [render(panel) for panel in panels if panel.lines]
+
+
+def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
+    """Where schedules were learned: gamma with the LR (gamma times the factor) below it, and the hypergradient."""
+    rows = [row for row in table.rows if any(len(run.series("hypergradient")[0]) for run in row.runs)]
+    if not rows:
+        return []
+    rates, gammas = _lines(rows, styles, Run.lr), _lines(rows, styles, lambda run: run.series("gamma"))
+    thin = [
+        Line(f"gamma of {line.name}", Style("#7F7F7F", 1.2, line.style.dashes or (1, 1)), line.curve) for line in gammas
+    ]
+    panels = [
+        Panel("LR (black) = factor x gamma (grey, dotted)", [*thin, *rates]),
+        Panel("hypergradient", _lines(rows, styles, lambda run: run.series("hypergradient")), log=False, zero=True),
+    ]
+    return [render(panel) for panel in panels if panel.lines]
+
+
+def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
+    curves = [(row, over_seeds([series(run) for run in drawn(row)])) for row in rows]
+    return [Line(row.name, styles[row.name], curve) for row, curve in curves if curve is not None]
+
+
+def render(panel: Panel) -> Picture:
+    """An SVG, or a PNG where that is smaller; the same panel gives the same bytes."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("report needs matplotlib, which is not installed: pip install 'mlrsnet[lab]'") from None
+    with matplotlib.rc_context(FIXED):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        axes = figure.subplots()
+        _draw(axes, panel)
+        kind, data = "svg+xml", _save(figure, format="svg", metadata={"Date": None, "Creator": None})
+        if len(data) > LARGEST_SVG:
+            kind, data = "png", _save(figure, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return Picture(panel.title, _alt(panel), kind, data)
+
+
+def _save(figure: Any, **how: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, **how)
+    return file.getvalue()
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    bottom, top = limits(panel)
+    axes.set(xlabel="epoch", yscale="log" if panel.log else "linear", ylim=(bottom, top))
+    if panel.log and top < 100 * bottom:
+        _plain_ticks(axes.yaxis, linear=top < 4 * bottom)
+    if panel.zero:
+        axes.axhline(0, color="#B0B0B0", linewidth=1)
+    for line in sorted(panel.lines, key=lambda line: line.style.colour == BLACK):  # black on top
+        _draw_line(axes, line, bottom if panel.log else -np.inf)
+    axes.set_xlim(0, max(1, np.ceil(max(line.curve.x[-1] for line in panel.lines))))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain_ticks(axis: Any, linear: bool) -> None:
+    """Within two decades 2 and 5 are easier to read than powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    axis.set_major_locator(MaxNLocator(6, steps=(1, 2, 5, 10)) if linear else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _draw_line(axes: Any, line: Line, bottom: float) -> None:
+    # What is at or below the end of a log axis, zeros above all, leaves through the bottom instead of vanishing.
+    curve, floor = line.curve, bottom / 10
+    mean, low, high = (np.maximum(y, floor) for y in (curve.mean, curve.low, curve.high))
+    style: Any = (0, line.style.dashes) if line.style.dashes else "-"
+    if not np.array_equal(low, high):
+        axes.fill_between(curve.x, low, high, color=line.style.colour, alpha=0.15, linewidth=0)
+    marker = "." if len(curve.x) == 1 else None  # one point makes no line
+    axes.plot(curve.x, mean, color=line.style.colour, linewidth=line.style.width, linestyle=style, marker=marker)
+
+
+def limits(panel: Panel) -> tuple[float, float]:
+    """The y axis: all of the data, unless that hides what there is to see.
+
+    A log axis keeps within `DECADES`; a zoomed one starts at what is reached after a quarter of the epochs, because the
+    first steep rise leaves no room for the differences at the end.
+    """
+    every = np.concatenate([y for line in panel.lines for y in (line.curve.low, line.curve.high)])
+    every = every[np.isfinite(every)]
+    if panel.log:
+        return _log_limits(every[every > 0])
+    low, high = (every.min(), every.max()) if len(every) else (0.0, 1.0)
+    if panel.zoom:
+        end = max(line.curve.x[-1] for line in panel.lines)
+        late = [line.curve.mean[line.curve.x >= end / 4] for line in panel.lines]
+        low = min((float(y.min()) for y in late if len(y)), default=low)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return float(low - margin), float(high + margin)
+
+
+def _log_limits(positive: np.ndarray[Any, Any]) -> tuple[float, float]:
+    if not len(positive):
+        return 0.1, 1.0
+    low, high, middle = float(positive.min()), float(positive.max()), float(np.median(positive))
+    low, high = max(low, middle / 10 ** (DECADES / 2)), min(high, middle * 10 ** (DECADES / 2))
+    margin = max((high / low) ** 0.05, 1.1)
+    return low / margin, high * margin
+
+
+def _alt(panel: Panel) -> str:
+    ends = ", ".join(f"{line.name} {short_text(float(line.curve.mean[-1]))}" for line in panel.lines)
+    return f"{panel.title} over epochs, ending at: {ends}"

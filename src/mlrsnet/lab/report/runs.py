@@ -1,0 +1,160 @@
+"""A run as the report sees it: every value of its files checked once, so that nothing behind here meets a surprise."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlrsnet.lab import records
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import number
+
+Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""x, growing, and a finite y for each."""
+
+LEARNED_ROW, LEARNED_SCHEDULES = "MLR-SNet", ("learned", "mlr-snet")
+LONGEST_ERROR = 160
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is measured on test data."""
+
+    name: str = "accuracy"
+    unit: str = "%"
+    higher_is_better: bool = True
+
+    @property
+    def title(self) -> str:
+        """In words, with the unit."""
+        return f"test {self.name} ({self.unit})" if self.unit else f"test {self.name}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run; `folder` is relative to the folder of the report, so that moving both changes nothing."""
+
+    folder: str
+    record: Record
+
+    @property
+    def status(self) -> str:
+        """As the run left it."""
+        return self.record.status
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """What was asked for."""
+        return table(self.record.data["spec"])
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Where `mlrsnet reproduce` put this run; empty for a run of its own."""
+        return {key: str(value) for key, value in table(self.record.data.get("labels")).items() if value is not None}
+
+    @property
+    def seed(self) -> str:
+        """In words, because a file may hold anything."""
+        return str(self.spec.get("seed", "?"))
+
+    @property
+    def learned(self) -> bool:
+        """Whether a learned schedule sets its LR."""
+        return str(self.spec.get("schedule", "")).startswith(LEARNED_SCHEDULES)
+
+    @property
+    def metric(self) -> Metric:
+        """Accuracy where the record does not say."""
+        metric = table(self.record.data.get("metric"))
+        if not metric:
+            return Metric()
+        return Metric(str(metric.get("name")), str(metric.get("unit") or ""), metric.get("better") != "lower")
+
+    def result(self, key: str) -> float | None:
+        """One number of the result."""
+        return number(table(self.record.data.get("result")).get(key))
+
+    def timing(self, key: str) -> Any:
+        """One entry of the timing: a date or a number."""
+        return table(self.record.data.get("timing")).get(key)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has come to its end and has a number to show: only such runs are averaged."""
+        return self.record.ended and self.result("last") is not None
+
+    @property
+    def train_loss(self) -> float | None:
+        """Of the last epoch."""
+        losses = self.series("train_loss")[1]
+        loss = self.result("train_loss")
+        return float(losses[-1]) if loss is None and len(losses) else loss
+
+    @property
+    def epoch(self) -> int:
+        """How far it has come."""
+        return max([int(self.result("epoch") or 0), *(int(epoch) for epoch in self.lines)])
+
+    @property
+    def remark(self) -> str:
+        """What a reader must know before reading its numbers; empty for a finished run."""
+        where = f"epoch {self.epoch} of {self.spec.get('epochs', '?')}"
+        if self.status == records.FINISHED:
+            return "" if self.counts else "finished, without a test result"
+        if self.status == records.DIVERGED:
+            return f"diverged at {where}, {'in the mean' if self.counts else 'no number, so not in the mean'}"
+        if self.status == records.FAILED:
+            return f"failed: {self.error or 'no reason given'} ({where})"
+        return f"{where}, {self.status}"
+
+    @property
+    def error(self) -> str:
+        """The last line of what went wrong, shortened."""
+        lines = str(self.record.data.get("error") or "").strip().splitlines()
+        last = lines[-1].strip() if lines else ""
+        return last if len(last) <= LONGEST_ERROR else last[: LONGEST_ERROR - 3] + "..."
+
+    @cached_property
+    def lines(self) -> dict[float, dict[str, Any]]:
+        """Epochs in order; of one written twice, by a resumed run, the later line."""
+        by_epoch = {number(line.get("epoch")): line for line in map(table, self.record.epochs)}
+        return {epoch: by_epoch[epoch] for epoch in sorted(key for key in by_epoch if key is not None)}
+
+    def series(self, key: str) -> Points:
+        """One column of the epochs, where it is there and finite."""
+        return points((epoch, line.get(key)) for epoch, line in self.lines.items())
+
+    def lr(self) -> Points:
+        """LR over epochs, from the trace of steps; from the epochs where there is no trace."""
+        steps_per_epoch = number(self.record.data.get("steps_per_epoch"))
+        trace = table(self.record.trace)
+        steps, rates = trace.get("step"), trace.get("lr")
+        if not steps_per_epoch or not isinstance(steps, list) or not isinstance(rates, list) or not steps:
+            return self.series("lr")
+        x, y = points(zip(steps, rates, strict=False))
+        return x / steps_per_epoch, y
+
+
+def read(folder: Path, root: Path) -> Run:
+    """The run in a folder below `root`; one ValueError if it cannot be used."""
+    record = records.read(folder)
+    if not isinstance(record.data["spec"], dict) or not isinstance(record.data["status"], str):
+        raise ValueError(f"{folder / records.RECORD} has no usable spec or status: restore it, or delete the folder")
+    return Run(folder.relative_to(root).as_posix(), record)
+
+
+def table(value: Any) -> dict[str, Any]:
+    """A JSON object, or an empty one for whatever else stands there."""
+    return value if isinstance(value, dict) else {}
+
+
+def points(pairs: Iterable[tuple[Any, Any]]) -> Points:
+    """Pairs of numbers as arrays; pairs that are not finite are left out."""
+    numbers = ((number(x), number(y)) for x, y in pairs)
+    array = np.array([(x, y) for x, y in numbers if x is not None and y is not None], dtype=np.float64).reshape(-1, 2)
+    array = array[np.argsort(array[:, 0], kind="stable")]
+    return array[:, 0], array[:, 1]

@@ -1,0 +1,246 @@
+"""Runs become sections, tables and rows: everything the page says, before anybody decides how it looks."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mlrsnet.lab import records
+from mlrsnet.lab.report.gather import Cell, Gathered, Recipe
+from mlrsnet.lab.report.names import by, different, name, names, same_scalars, same_spec, shared
+from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
+from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of training: its runs differ in their seeds only."""
+
+    name: str
+    runs: list[Run]
+    paper: Stat | None = None
+    missing: str = ""
+    num_seeds: int = 0
+    wins: bool = False
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is a learned schedule."""
+        return self.name.startswith(LEARNED_ROW) or any(run.learned for run in self.runs)
+
+    @property
+    def counted(self) -> list[Run]:
+        """The runs whose numbers enter the means."""
+        return [run for run in self.runs if run.counts]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a run has diverged: a mean over those that are left says too much."""
+        return any(run.status == records.DIVERGED for run in self.runs)
+
+    def stat(self, key: str) -> Stat | None:
+        """`last` or `best` over the counted runs."""
+        return stat(run.result(key) for run in self.counted)
+
+    @property
+    def train_loss(self) -> Stat | None:
+        """Of the last epoch, over the counted runs."""
+        return stat(run.train_loss for run in self.counted)
+
+    @property
+    def seconds_per_epoch(self) -> Stat | None:
+        """Over the counted runs."""
+        return stat(number(run.timing("seconds_per_epoch")) for run in self.counted)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's; whether that means anything is the table's to say."""
+        last = self.stat("last")
+        return None if last is None or self.paper is None else last.mean - self.paper.mean
+
+    @property
+    def seeds(self) -> str:
+        """How many runs the means are over, and of how many."""
+        runs, seeds = len(self.counted), len({run.seed for run in self.counted})
+        if runs != seeds:
+            return f"{count_text(runs, 'run')}, {count_text(seeds, 'seed')}"
+        wanted = max(self.num_seeds, len({run.seed for run in self.runs}))
+        return str(seeds) if seeds == wanted else f"{seeds} of {wanted}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """Of runs that are not simply finished, and of rows without runs."""
+        if not self.runs:
+            return [f"not there yet: {self.missing}" if self.missing else "not run"]
+        seeds: dict[str, list[str]] = {}
+        for run in self.runs:
+            seeds.setdefault(run.remark, []).append(run.seed)
+        return [f"seed{'s'[: len(said) - 1]} {', '.join(said)}: {remark}" for remark, said in seeds.items() if remark]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that were trained on the same thing and are measured alike."""
+
+    title: str
+    rows: list[Row]
+    metric: Metric
+    comparable: bool = False
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of all rows."""
+        return [run for row in self.rows for run in row.runs]
+
+    @property
+    def settings(self) -> str:
+        """What all runs share, in words; empty where there is no run."""
+        words = [shared(self.runs, key) for key in ("task", "model", "optimizer")]
+        for key, text in (("epochs", "{} epochs"), ("batch_size", "batch size {}")):
+            words.append(text.format(value) if (value := shared(self.runs, key)) else "")
+        return ", ".join(word for word in words if word)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the tasks say about their data, such as that it is made up."""
+        return _distinct(table(run.record.data.get("task")).get("note") for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One recipe, or the runs of none."""
+
+    title: str
+    tables: list[Table]
+    scale: str = ""
+    claim: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """Why the paper's numbers are only beside ours; empty where they may be compared or there are none."""
+        rows = [row for one in self.tables for row in one.rows]
+        if all(row.paper is None for row in rows) or all(one.comparable for one in self.tables):
+            return ""
+        return (
+            f'These runs are of scale "{self.scale}", not of the paper\'s: its numbers stand beside ours for '
+            "orientation, and no difference is computed."
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything there is to say."""
+
+    name: str
+    sections: list[Section]
+    unreadable: list[tuple[str, str]]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of all sections."""
+        return [run for section in self.sections for one in section.tables for run in one.runs]
+
+    @property
+    def statuses(self) -> str:
+        """How many runs ended how."""
+        count = Counter(run.status for run in self.runs)
+        return ", ".join(f"{amount} {status}" for status, amount in sorted(count.items(), key=_finished_first))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Where the numbers come from."""
+        data = [run.record.data for run in self.runs]
+        versions = [table(one.get("versions")) for one in data]
+        found = {
+            "runs": f"{len(self.runs)}: {self.statuses}" if self.runs else "",
+            "newest": newest(run.timing(key) for run in self.runs for key in ("started", "ended")),
+            "device": "; ".join(_distinct(one.get("device") for one in data)),
+            "versions": "; ".join(_distinct(", ".join(f"{key} {one[key]}" for key in one) for one in versions)),
+            "commit": ", ".join(_distinct(one.get("commit") for one in data)),
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+def build(gathered: Gathered) -> Report:
+    """The whole report, tables of recipes first."""
+    sections = [_of_recipe(recipe, runs) for recipe, runs in gathered.recipes]
+    if gathered.loose:
+        sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
+    return Report(gathered.name, sections, gathered.unreadable)
+
+
+def newest(dates: Iterable[Any]) -> str:
+    """The latest of ISO dates, in UTC; empty where there is none.
+
+    >>> newest(["2026-11-15T12:00:00+00:00", "2026-11-15T13:30:00+02:00", None, "soon"])
+    '2026-11-15 12:00 UTC'
+    """
+    read = [date for date in map(_date, dates) if date is not None]
+    return f"{max(read):%Y-%m-%d %H:%M} UTC" if read else ""
+
+
+def _date(text: Any) -> datetime | None:
+    try:
+        date = datetime.fromisoformat(str(text))
+        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_recipe(recipe: Recipe, runs: list[Run]) -> Section:
+    columns = dict.fromkeys((*recipe.columns, *(run.labels["column"] for run in runs)))
+    tables = [_column(recipe, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
+    return Section(recipe.title, tables, recipe.scale, recipe.claim, recipe.notes)
+
+
+def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
+    labels = dict.fromkeys((*recipe.rows, *(run.labels["row"] for run in runs)))
+    rows: list[Row] = []
+    for label in labels:
+        cell = recipe.cells.get((label, column), Cell())
+        mine = [run for run in runs if run.labels["row"] == label]
+        groups = by(same_scalars, mine) or [[]]
+        apart = [key for key in different([group[0].spec for group in groups if group]) if "." not in key]
+        for group in groups:
+            # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
+            full = f"{label} ({name(group[0].spec, apart)})" if apart else label
+            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, recipe.num_seeds))
+    return _with_winners(Table(column, rows, _metric(runs), recipe.comparable))
+
+
+def _of_loose(runs: list[Run]) -> list[Table]:
+    tables = []
+    for group in by(lambda run: (str(run.spec.get("task")), str(run.spec.get("model")), run.metric), runs):
+        groups = by(same_spec, group)
+        rows = [Row(label, _by_seed(members)) for label, members in zip(names(groups), groups, strict=True)]
+        title = ", ".join(str(group[0].spec.get(key) or f"no {key}") for key in ("task", "model"))
+        tables.append(_with_winners(Table(title, rows, group[0].metric)))
+    return tables
+
+
+def _with_winners(one: Table) -> Table:
+    """Mark the best mean, if there is another to be better than."""
+    means = {index: row.stat("last") for index, row in enumerate(one.rows) if not row.diverged}
+    there = {index: value.mean for index, value in means.items() if value is not None}
+    if len(there) < 2:
+        return one
+    best = (max if one.metric.higher_is_better else min)(there.values())
+    return replace(one, rows=[replace(row, wins=there.get(index) == best) for index, row in enumerate(one.rows)])
+
+
+def _metric(runs: list[Run]) -> Metric:
+    return runs[0].metric if runs else Metric()
+
+
+def _by_seed(runs: list[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: (len(run.seed), run.seed, run.folder))
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(str(value) for value in values if value))
+
+
+def _finished_first(item: tuple[str, int]) -> tuple[bool, str]:
+    return item[0] != records.FINISHED, item[0]

@@ -17,13 +17,16 @@ class Board(Watcher):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise ImportError("TensorBoard needs tensorboard, which is not installed: pip install tensorboard") from None
+            raise ImportError(
+                "TensorBoard needs tensorboard, which is not installed: pip install tensorboard"
+            ) from None
         self.folder, self.open_writer = folder, SummaryWriter
         self.writer: Any = None
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
         """What was drawn after the checkpoint is hidden."""
-        self.writer = self.open_writer(str(self.folder), purge_step=step if step else None)
+        if step < total_steps:
+            self.writer = self.open_writer(str(self.folder), purge_step=step if step else None)
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
         """The curves of one epoch."""
@@ -38,4 +41,5 @@ class Board(Watcher):
 
     def end(self, record: Record) -> None:
         """Close the file."""
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()

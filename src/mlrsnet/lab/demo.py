@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from mlrsnet.card import versions
-from mlrsnet.lab import records
+from mlrsnet.lab import records, trainer
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import device_name, resolve, run
+from mlrsnet.lab.trainer import device_name, resolve
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
@@ -87,7 +87,7 @@ def compare(
     task = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
 
     def train(spec: RunSpec) -> Record:
-        return run(spec, device=device, watchers=[watcher])
+        return trainer.run(spec, device=device, watchers=[watcher])
 
     specs: dict[str, tuple[RunSpec, float | None]] = {}
     for name, changes in HAND_DESIGNED.items():

@@ -29,9 +29,9 @@ def multistep(time: Time, *, milestones: Sequence[float] = (0.3, 0.6, 0.9), fact
     return float(factor ** sum(time.t >= round(part * time.total) for part in milestones))
 
 
-def exponential(time: Time, *, per_epoch: float = 0.95) -> float:
-    """Times `per_epoch` after every epoch."""
-    return float(per_epoch ** (time.t // time.per_epoch))
+def exponential(time: Time, *, factor: float = 0.95) -> float:
+    """Times `factor` after every epoch."""
+    return float(factor ** (time.t // time.per_epoch))
 
 
 def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:

@@ -1,7 +1,7 @@
 """Named things with options: what a RunSpec's words lead to, checked against the signatures of what is built."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -11,9 +11,11 @@ def names(build: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-def check(field: str, name: str, build: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that the builder does not take."""
-    known = names(build)
+def check(
+    field: str, name: str, build: Callable[..., Any], options: Mapping[str, Any], shared: Sequence[str] = ()
+) -> None:
+    """Refuse options that the builder does not take; `shared` are those that all of its kind have."""
+    known = [*names(build), *shared]
     unknown = [key for key in options if key not in known]
     if unknown:
         has = f"its options are {', '.join(known)}" if known else "it has none"

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.models import num_parameters
@@ -62,6 +63,9 @@ def run(
     folder = Path(folder) if folder is not None else None
     earlier = _earlier(folder, spec)
     if earlier is not None and earlier.ended:
+        for watcher in watchers:
+            watcher.begin(earlier, earlier.data["total_steps"], earlier.data["total_steps"])
+            watcher.end(earlier)
         return earlier
     place = resolve(device)
     with reproducible(place, spec.deterministic):
@@ -279,7 +283,7 @@ def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
         "status": RUNNING,
         "spec": training.spec.to_dict(),
         "labels": labels,
-        "versions": versions(),
+        "versions": {"mlrsnet": __version__, **versions()},
         "device": device_name(training.device),
         "commit": records.commit(),
         "metric": PERPLEXITY if training.is_text else ACCURACY,

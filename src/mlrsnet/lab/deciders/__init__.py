@@ -36,5 +36,4 @@ def check(name: str, options: Mapping[str, Any]) -> None:
     if name in METHODS:
         named.check("schedule_options", name, METHODS[name], options)
     else:
-        known = {key: value for key, value in options.items() if key != "warmup"}  # every one of these has it
-        named.check("schedule_options", name, HAND_DESIGNED[name], known)
+        named.check("schedule_options", name, HAND_DESIGNED[name], options, shared=["warmup"])

@@ -34,8 +34,13 @@ class Feed(Protocol):
 class Data(Protocol):
     """One task on one device."""
 
-    train: Feed
-    val: Feed
+    @property
+    def train(self) -> Feed:
+        """To train on."""
+
+    @property
+    def val(self) -> Feed:
+        """Held out, for methods that learn from it."""
 
     def calibration(self) -> Feed:
         """Training batches in an order of their own, for statistics that are taken beside the training."""

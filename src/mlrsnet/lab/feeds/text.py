@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlrsnet.lab.feeds.base import Score, require_batch
@@ -32,7 +32,7 @@ class TextFeed:
                 tensor.zero_()
         self.position += 1
 
-    def loss(self, model: nn.Module) -> Tensor:
+    def loss(self, model: Any) -> Tensor:
         """See `Feed`."""
         if self.memory is None:
             self.memory = model.initial_state(self.batch_size, self.device)
@@ -70,7 +70,7 @@ class TextData:
         return TextFeed(self.task.train, self.batch_size, self.length, self.device, "train")
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, part: str) -> Score:
+    def evaluate(self, model: Any, part: str) -> Score:
         """See `Data`. In columns as in training, without the few tokens that fill no row."""
         columns = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
         memory = model.initial_state(columns.shape[1], self.device)

@@ -34,13 +34,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a table: `cells(scale)` are its numbers, `claim` is what the paper says of it."""
+    """How to make a table: `cells(scale)` are its numbers, `claim` is what the paper says of it.
+
+    notes: what a reader must know, by scale, under "all" for every one.
+    paper_setting: by scale, how the paper's numbers were obtained where ours were not.
+    """
 
     name: str
     title: str
     claim: str
     cells: Callable[[str], Sequence[Cell]]
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    paper_setting: dict[str, str] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2)
 
     def describe(self, scale: str, seeds: Sequence[int]) -> dict[str, Any]:
@@ -52,6 +57,7 @@ class Recipe:
             "title": self.title,
             "scale": scale,
             "claim": self.claim,
+            "paper_setting": self.paper_setting.get(scale, ""),
             "notes": [*self.notes.get("all", ()), *self.notes.get(scale, ())],
             "rows": list(dict.fromkeys(cell.row for cell in cells)),
             "columns": list(dict.fromkeys(cell.column for cell in cells)),

@@ -5,15 +5,20 @@ from pathlib import Path
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.markdown import markdown
 from mlrsnet.lab.report.page import page
-from mlrsnet.lab.report.tables import build
+from mlrsnet.lab.report.tables import Report, build
 from mlrsnet.storage import write_atomically
 
 HTML, MARKDOWN = "report.html", "report.md"
 
 
+def read_report(folder: Path) -> Report:
+    """What there is to say about the runs below a folder."""
+    return build(gather(folder))
+
+
 def write_report(folder: Path, out: Path | None = None) -> tuple[Path, Path]:
     """Write `report.html` and `report.md` about the runs below `folder` into `out`, by default `folder` itself."""
-    report = build(gather(folder))
+    report = read_report(folder)
     target = folder if out is None else out
     html, text = target / HTML, target / MARKDOWN
     write_atomically(html, page(report).encode())

@@ -35,6 +35,7 @@ class Recipe:
     columns: tuple[str, ...]
     num_seeds: int
     cells: dict[tuple[str, str], Cell]
+    paper_setting: str = ""
 
     @property
     def comparable(self) -> bool:
@@ -136,6 +137,7 @@ def parse(data: Any) -> Recipe:
         columns=tuple(map(str, _list(data, "columns"))),
         num_seeds=len(_list(data, "seeds")),
         cells=cells,
+        paper_setting=str(data.get("paper_setting") or ""),
     )
 
 

@@ -25,7 +25,7 @@ class Column:
 def columns(table: Table) -> list[Column]:
     """What there is to show; columns that would be empty are left out, the first two never."""
     rows = table.rows
-    paper = "paper" if table.comparable else "paper (at another scale)"
+    paper = "paper" if table.comparable else f"paper ({table.paper_setting or 'at another scale'})"
     last = [metric_stat(row.stat("last")) for row in rows]
     every = [
         Column("schedule", [row.name for row in rows], numeric=False),

@@ -87,6 +87,7 @@ class Table:
     rows: list[Row]
     metric: Metric
     comparable: bool = False
+    paper_setting: str = ""
 
     @property
     def runs(self) -> list[Run]:
@@ -207,7 +208,7 @@ def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
             # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
             rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, recipe.num_seeds))
-    return _with_winners(Table(column, rows, _metric(runs), recipe.comparable))
+    return _with_winners(Table(column, rows, _metric(runs), recipe.comparable, recipe.paper_setting))
 
 
 def _of_loose(runs: list[Run]) -> list[Table]:

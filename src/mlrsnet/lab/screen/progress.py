@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher
@@ -14,10 +14,9 @@ def bars(console: Console) -> Progress:
     """A place for bars."""
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=12),
+        TaskProgressColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
     )
 

@@ -1,0 +1,105 @@
+"""Commands about schedules: list, show, import, simulate."""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+from mlrsnet import pretrained
+from mlrsnet.nets import LAYOUTS
+from mlrsnet.schedule import Schedule
+from mlrsnet.show import describe
+from mlrsnet.storage import ScheduleError
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Make them known."""
+    _add_schedules(commands)
+    _add_simulate(commands)
+
+
+def _add_schedules(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    group = commands.add_parser("schedules", help="list, show and import schedules").add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    group.add_parser("list", help="every schedule that can be used by name").set_defaults(run=_list)
+    show = group.add_parser("show", help="a schedule's card")
+    show.add_argument("schedule", help="a name, or the path of a .safetensors file")
+    show.add_argument("--plot", metavar="FILE", type=Path, help="also draw its loss-to-LR curves (.png, .pdf, .svg)")
+    show.set_defaults(run=_show)
+    take = group.add_parser("import", help="make the authors' checkpoints a schedule")
+    take.add_argument(
+        "checkpoints", nargs="+", type=Path, help="their .pth files, one a phase, in the order of training"
+    )
+    take.add_argument("--name", default="official", help="the name to use it by (default: %(default)s)")
+    take.add_argument("--out", metavar="FILE", type=Path, help="write to this file instead of keeping it by name")
+    take.add_argument("--layout", choices=LAYOUTS, default="official-test", help="gate order (default: %(default)s)")
+    take.set_defaults(run=_import)
+
+
+def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    simulate = commands.add_parser("simulate", help="the LR a schedule gives for each of a list of losses")
+    simulate.add_argument("schedule", help="a name, or the path of a .safetensors file")
+    simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
+    simulate.add_argument("--gamma", type=float, default=1.0, help="range of the LR (default: %(default)s)")
+    simulate.add_argument("--num-classes", type=int, help="for schedules that divide the loss by log(classes)")
+    simulate.set_defaults(run=_simulate)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    known = pretrained.available()
+    for name, path in sorted(known.items()):
+        try:
+            print(f"{name:24} {Schedule.load(path).card.description}")
+        except ScheduleError as error:
+            print(f"{name:24} unreadable: {error}")
+    if not known:
+        print(
+            "No schedules yet: none is shipped with this version. `mlrsnet schedules import` adds the authors' checkpoints."
+        )
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    schedule = pretrained.load(arguments.schedule)
+    print(describe(schedule))
+    if arguments.plot:
+        schedule.plot(arguments.plot)
+        print(f"\ncurves: {arguments.plot}")
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", arguments.name):
+        raise ValueError(f"--name must be letters, digits, '.', '_' and '-', got {arguments.name!r}")
+    path = arguments.out or pretrained.user_folder() / f"{arguments.name}{pretrained.SUFFIX}"
+    Schedule.from_official(arguments.checkpoints, layout=arguments.layout, name=arguments.name).save(path)
+    use = arguments.out or arguments.name
+    print(f"wrote {path}\nuse it: mlrsnet.LearnedLR(optimizer, {str(use)!r}, total_steps=..., num_classes=...)")
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    losses = _read_losses(arguments.losses)
+    lrs = pretrained.load(arguments.schedule).simulate(losses, arguments.gamma, num_classes=arguments.num_classes)
+    print("step,loss,lr")
+    for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):
+        print(f"{step},{loss:g},{lr:.6g}")
+
+
+def _read_losses(words: str) -> list[float]:
+    try:
+        return _numbers(sys.stdin.read() if words == "-" else words)
+    except ValueError:
+        if words == "-" or not os.path.isfile(words):
+            raise ValueError(
+                f"losses must be numbers separated by commas, or a file of them, got {words[:80]!r}"
+            ) from None
+    try:
+        return _numbers(Path(words).read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"losses must be numbers separated by spaces, commas or lines; {words} has others ({error})"
+        ) from None
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in re.split(r"[\s,]+", text.strip())]

@@ -1,0 +1,87 @@
+"""`mlrsnet train` and `mlrsnet metatrain` on a terminal."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from mlrsnet.lab import records
+from mlrsnet.lab.board import Board
+from mlrsnet.lab.recipes.base import slug
+from mlrsnet.lab.screen.progress import Bar, bars
+from mlrsnet.lab.screen.tables import result_table
+from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.trainer import run
+from mlrsnet.lab.watch import Watcher
+from mlrsnet.schedule import Schedule
+from mlrsnet.show import describe
+
+Option = tuple[str, str, Any]
+
+
+def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Option]) -> RunSpec:
+    """A spec from a file, with fields and options that were given in words on top."""
+    values = RunSpec.from_file(path).to_dict() if path else {}
+    for name in ("task", "model", "optimizer", "schedule"):
+        if fields.get(name, values.get(name)) != values.get(name):
+            values.pop(f"{name}_options", None)  # they belong to another one
+    values |= fields
+    for field, name, value in options:
+        values[f"{field}_options"] = {**values.get(f"{field}_options", {}), name: value}
+    return RunSpec.from_dict(values)
+
+
+def show_train(spec: RunSpec, out: Path | None, device: str, root: Path | None, tensorboard: bool) -> None:
+    """One training, in a folder of its own."""
+    folder = out or Path("runs") / run_name(spec)
+    train_all([(spec, folder, "training")], device, root, tensorboard)
+
+
+def run_name(spec: RunSpec) -> str:
+    """A folder's name that says what the run is, the same for the same spec."""
+    words = [Path(spec.task).stem if "/" in spec.task else spec.task, spec.model, spec.optimizer, spec.schedule]
+    digest = hashlib.sha256(spec.to_json().encode()).hexdigest()[:6]
+    return "-".join(map(slug, words)) + f"-seed{spec.seed}-{digest}"
+
+
+def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None) -> None:
+    """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
+    console, spec = Console(), RunSpec.from_dict(fields)
+    folder = out.with_name(out.name + ".run")
+    with bars(console) as progress:
+        record = run(spec, folder, device=device, root=root, watchers=[Bar(progress, "learning")])
+    if record.status != records.FINISHED:
+        raise ValueError(
+            f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
+        )
+    schedule = Schedule.load(folder / records.SCHEDULE)
+    schedule.save(out)
+    shutil.rmtree(folder)
+    lrs = record.trace["lr"]
+    console.print(describe(schedule), soft_wrap=True, highlight=False)
+    console.print(f"LR           {lrs[0]:.4g} at the start, {lrs[len(lrs) // 2]:.4g} halfway, {lrs[-1]:.4g} at the end")
+    console.print(f"schedule:    {out}", soft_wrap=True)
+
+
+def train_all(jobs: Sequence[tuple[RunSpec, Path, str]], device: str, root: Path | None, tensorboard: bool) -> None:
+    """Trainings one after the other, a bar each."""
+    console, found = Console(), []
+    folder = jobs[0][1]
+    try:
+        with bars(console) as progress:
+            for spec, folder, title in jobs:
+                watchers = [Bar(progress, title), *boards(folder, tensorboard)]
+                found.append(run(spec, folder, device=device, root=root, watchers=watchers))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"go on with: mlrsnet runs resume {folder}") from None
+    console.print(result_table("Result", found))
+    for record in found:
+        console.print(f"record: {record.folder}", soft_wrap=True)
+
+
+def boards(folder: Path, wanted: bool) -> list[Watcher]:
+    """TensorBoard beside the record, where it is wanted."""
+    return [Board(folder / "tensorboard")] if wanted else []

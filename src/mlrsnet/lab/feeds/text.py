@@ -39,7 +39,8 @@ class TextFeed:
         rows = self.cursor + self.rows
         inputs, targets = self.columns.index_select(0, rows), self.columns.index_select(0, rows + 1)
         self.cursor += self.length
-        logits, memory = model(inputs, self.memory)
+        # A copy, because backward() still needs what the model began with when the memory is renewed.
+        logits, memory = model(inputs, tuple(tensor.clone() for tensor in self.memory))
         for kept, new in zip(self.memory, memory, strict=True):
             kept.copy_(new.detach())
         return cross_entropy(logits.flatten(0, 1), targets.flatten())

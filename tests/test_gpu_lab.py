@@ -1,0 +1,180 @@
+"""The lab's loop in CUDA graphs; run by hand on a machine with a GPU."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mlrsnet import LSTMNet, Schedule
+from mlrsnet.lab import training as training_module
+from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.trainer import run
+from mlrsnet.lab.training import Training, reproducible
+from mlrsnet.lab.watch import Watcher
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else None
+
+SPEC = RunSpec(task="digits", model="small_cnn", epochs=3, batch_size=64, lr=0.1, precision="fp32", deterministic=True)
+SCHEDULES = {
+    "fixed": {},
+    "multistep": {},
+    "cosine": {"warmup": 0.2},
+    "one-cycle": {},
+    "val-strategy": {},
+    "learned": {"schedule": "learned.safetensors"},
+    "mlr-snet": {"every": 4},
+}
+OPTIMIZERS = {"sgd": 0.1, "sgdm": 0.05, "adam": 0.003, "adamw": 0.003}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    Schedule([LSTMNet() for _ in range(3)]).save(tmp_path / "learned.safetensors")
+
+
+def spec_for(schedule, optimizer="sgd", **changes):
+    return replace(
+        SPEC,
+        schedule=schedule,
+        schedule_options=SCHEDULES[schedule],
+        optimizer=optimizer,
+        lr=OPTIMIZERS.get(optimizer, 0.01),
+        **changes,
+    )
+
+
+@pytest.fixture
+def texts(tmp_path):
+    words = [f"word{number}" for number in range(14)]
+    (tmp_path / "data" / "ptb").mkdir(parents=True)
+    for part, lines in (("train", 300), ("valid", 60), ("test", 60)):
+        generator = torch.Generator().manual_seed(lines)
+        rows = [[words[i] for i in torch.randint(len(words), (12,), generator=generator)] for _ in range(lines)]
+        if part == "train":
+            rows[0] = sorted(set(words))
+        (tmp_path / "data" / "ptb" / f"{part}.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_captured_training_takes_the_steps_of_an_eager_one(schedule, optimizer, monkeypatch):
+    spec = spec_for(schedule, optimizer)
+    captured = run(spec, device="cuda")
+    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    eager = run(spec, device="cuda")
+    assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-3, abs=2e-4)
+    assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=2e-3)
+    assert captured.result["last"] == pytest.approx(eager.result["last"], abs=1.5)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
+def test_the_gpu_follows_the_cpu(schedule):
+    cpu = run(replace(spec_for(schedule), epochs=1), device="cpu")
+    gpu = run(replace(spec_for(schedule), epochs=1), device="cuda")
+    assert gpu.trace["loss"] == pytest.approx(cpu.trace["loss"], rel=2e-2)
+    assert gpu.trace["lr"] == pytest.approx(cpu.trace["lr"], rel=2e-2)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
+def test_the_deterministic_flag_gives_the_same_bits_again(schedule, precision):
+    spec = spec_for(schedule, precision=precision)
+    assert run(spec, device="cuda").comparable() == run(spec, device="cuda").comparable()
+
+
+class Stop(Watcher):
+    """Stops a run for good after an epoch."""
+
+    def __init__(self, epoch):
+        self.at = epoch
+
+    def epoch(self, line, losses, lrs):
+        if line["epoch"] == self.at:
+            raise RuntimeError("stopped")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_stopped_run_goes_on_to_the_same_record(schedule, tmp_path):
+    spec = spec_for(schedule)
+    whole = run(spec, device="cuda")
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(2)])
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
+    parts = run(spec, tmp_path / "run", device="cuda")
+    assert parts.comparable() == whole.comparable()
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize("schedule", ["cosine", "mlr-snet", "learned"])
+def test_language_models_are_captured_too(model, schedule, texts, monkeypatch):
+    options = {"lstm": {"hidden": 16}, "transformer": {"width": 16, "heads": 2, "layers": 1}}[model]
+    spec = replace(
+        spec_for(schedule),
+        task="ptb",
+        model=model,
+        model_options=options,
+        batch_size=4,
+        sequence_length=8,
+        clip_norm=0.25,
+    )
+    spec = replace(spec, epochs=2, deterministic=False)
+    captured = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
+    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    eager = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
+    assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-2)
+    monkeypatch.setattr(training_module, "WARM_UP", 3)
+    noisy = run(replace(spec, precision="bf16"), device="cuda", root=texts)
+    assert noisy.status == "finished"
+    assert len(set(noisy.trace["loss"])) > 10  # dropout draws anew in every replay
+
+
+@pytest.mark.parametrize("optimizer", ["schedule-free-sgd", "schedule-free-adamw", "prodigy"])
+def test_optimizers_that_read_numbers_on_the_host_still_use_captured_gradients(optimizer):
+    record = run(replace(spec_for("fixed", optimizer), lr=1.0 if optimizer == "prodigy" else 0.05), device="cuda")
+    assert record.status == "finished"
+    assert record.trace["loss"][-1] < record.trace["loss"][0]
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
+def test_plain_steps_never_wait_for_the_device(schedule):
+    with reproducible(DEVICE, False):
+        training = Training(replace(spec_for(schedule), deterministic=False, precision="auto"), DEVICE)
+        for _ in range(6):
+            training.step()
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for _ in range(6):
+                if not training.decider.is_due():
+                    training.step()
+                else:
+                    torch.cuda.set_sync_debug_mode("default")
+                    training.step()
+                    torch.cuda.set_sync_debug_mode("error")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_augmented_pictures_are_captured(tmp_path):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    labels = np.arange(600) % 3
+    images = (rng.integers(0, 60, (600, 16, 16, 3)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    file = tmp_path / "own.npz"
+    np.savez(file, x_train=images[:500], y_train=labels[:500], x_test=images[500:], y_test=labels[500:])
+    spec = replace(
+        SPEC, task=str(file), task_options={"val_size": 100, "pad": 2, "flip": True}, model="resnet18", epochs=2
+    )
+    spec = replace(spec, batch_size=32, deterministic=False, precision="auto")
+    record = run(spec, device="cuda")
+    assert record.result["last"] > 60

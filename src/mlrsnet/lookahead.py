@@ -9,7 +9,7 @@ needs one validation gradient and one dot product: no functional model, no copie
 other LR on the line is a rescaling. alpha is the LR of the first group whose LR is not 0; the others keep their ratio.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -131,6 +131,19 @@ class OpenStep:
         )
         value, slope = _over_ranks(loss.detach().double(), total, group, sharded)
         return value, slope / (MEASURING_LR * loss_scale)
+
+    def slope_of(
+        self, loss: Tensor, gradients: Sequence[Tensor | None], model: nn.Module, group: Group = None
+    ) -> tuple[float, float]:
+        """The same from a loss and gradients that were computed elsewhere, in the order of `model.parameters()`."""
+        found = {id(p): v for p, v in zip(model.parameters(), gradients, strict=True) if v is not None}
+        pairs = [
+            (found[id(p)], change) for p, change in zip(self.parameters, self.change, strict=True) if id(p) in found
+        ]
+        value = loss.detach().reshape(()).double()
+        dot = _dot([v for v, _ in pairs], [change for _, change in pairs]).double() if pairs else 0.0 * value
+        mean_loss, slope = _over_ranks(value, dot, group, sharded=False)
+        return mean_loss, slope / MEASURING_LR
 
 
 @contextmanager

@@ -11,7 +11,7 @@ d_t is the user's optimizer's direction. Between updates phi is fixed and a step
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -58,6 +58,9 @@ class MetaTrainer:
         optimizer: its optimizer, linear in the LR (see `lookahead.LINEAR`).
         total_steps: T, optimizer steps of the whole training.
         val_loss: computes the mean loss of the next validation batch under the weights as they are.
+        val_gradients: instead of `val_loss`, for those who compute gradients themselves (in a CUDA graph, say): returns the
+            loss and its gradients, unscaled, in the order of `model.parameters()`, None where there is none. Buffers
+            and `.grad` are its own business: nothing is put back after it.
         net: the schedule network, trained in place; the paper's `LSTMNet()` if None.
         num_classes: for the range of the LR; see `LearnedLR`.
         every: T_val, steps between meta-updates; 100 if None.
@@ -97,7 +100,8 @@ class MetaTrainer:
         optimizer: Optimizer,
         *,
         total_steps: int,
-        val_loss: Callable[[], Tensor],
+        val_loss: Callable[[], Tensor] | None = None,
+        val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]] | None = None,
         net: ScheduleNet | None = None,
         num_classes: int | None = None,
         every: int | None = None,
@@ -117,10 +121,11 @@ class MetaTrainer:
         name: str = "unnamed",
         learned_on: str = "",
     ) -> None:
-        _check_kinds(model, val_loss, scaler, gamma)
+        _check_kinds(model, val_loss, val_gradients, scaler, gamma)
         check_linear(optimizer, assume_linear)
         self.compat = _names(compat)
-        self.model, self.optimizer, self.val_loss, self.scaler = model, optimizer, val_loss, scaler
+        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+        self.val_loss, self.val_gradients = val_loss, val_gradients
         self.every = _check.whole_number("every", (300 if "every" in self.compat else 100) if every is None else every)
         self.num_phases = _check.whole_number("num_phases", num_phases)
         self.bptt = _check.whole_number("bptt", bptt)
@@ -301,7 +306,12 @@ class MetaTrainer:
 
     def _update_network(self, alpha: Tensor, step: OpenStep) -> None:
         """Eq. 9: grad_phi L_val = (d L_val / d alpha) grad_phi alpha."""
-        self.last_val_loss, slope = step.slope(self.model, self.val_loss, self._loss_scale(), self.lr.process_group)
+        group = self.lr.process_group
+        if self.val_gradients is not None:
+            self.last_val_loss, slope = step.slope_of(*self.val_gradients(), self.model, group)
+        else:
+            assert self.val_loss is not None
+            self.last_val_loss, slope = step.slope(self.model, self.val_loss, self._loss_scale(), group)
         if not (math.isfinite(self.last_val_loss) and math.isfinite(slope)):
             self._skip(f"the validation loss is {self.last_val_loss}, its slope {slope}")
             return
@@ -346,11 +356,15 @@ class MetaTrainer:
         self.skipped_updates += 1
 
 
-def _check_kinds(model: Any, val_loss: Any, scaler: Any, gamma: Any) -> None:
+def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gamma: Any) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}: pass the model in training")
-    if not callable(val_loss):
+    if (val_loss is None) == (val_gradients is None):
+        raise TypeError(f"pass val_loss, or val_gradients instead of it, got {val_loss!r} and {val_gradients!r}")
+    if val_loss is not None and not callable(val_loss):
         raise TypeError(f"val_loss must be a function without arguments that returns a loss, got {val_loss!r}")
+    if val_gradients is not None and not callable(val_gradients):
+        raise TypeError(f"val_gradients must be a function that returns a loss and gradients, got {val_gradients!r}")
     if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
         raise TypeError(f"scaler must be a torch.amp.GradScaler or None, got {scaler!r}")
     if gamma is not None and not isinstance(gamma, Gamma):

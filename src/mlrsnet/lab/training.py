@@ -1,7 +1,7 @@
 """One training in progress: data, model, optimizer and decider, advanced a step at a time."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from mlrsnet.lab import deciders, models, optimizers, tasks
 from mlrsnet.lab.averaging import averages, evaluation_weights
-from mlrsnet.lab.capture import CapturedLoss, captured
+from mlrsnet.lab.capture import captured
 from mlrsnet.lab.deciders import Setting
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.spec import RunSpec
@@ -115,12 +115,24 @@ class Training:
     def val_loss(self) -> Tensor:
         """The loss of the next held-out batch, with a gradient."""
         self.data.val.prepare()
-        return self.prepared_val_loss() if self.graphs is None else self.graphs.val_loss()
-
-    def prepared_val_loss(self) -> Tensor:
-        """The same, of a batch that is ready."""
         with self._autocast():
             return self.data.val.loss(self.model)
+
+    def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The loss of the next held-out batch and its gradients; leaves no trace in the model."""
+        self.data.val.prepare()
+        return self.prepared_val_gradients() if self.graphs is None else self.graphs.val_gradients()
+
+    def prepared_val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The same, of a batch that is ready."""
+        parameters, buffers = list(self.model.parameters()), list(self.model.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        with self._autocast():
+            loss = self.data.val.loss(self.model)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)
+        return loss.detach(), gradients
 
     def whole_step(self) -> None:
         """A step whose batch is ready."""
@@ -148,6 +160,7 @@ class Training:
             num_classes=self.task.num_classes,
             is_text=self.is_text,
             val_loss=self.val_loss,
+            val_gradients=self.val_gradients,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
         )
 
@@ -177,7 +190,7 @@ class Graphs:
         self.parameters = list(training.model.parameters())
         self.whole: torch.cuda.CUDAGraph | None = None
         self.gradients: tuple[torch.cuda.CUDAGraph, Tensor, list[Tensor | None]] | None = None
-        self.held_out: CapturedLoss | None = None
+        self.held_out: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Sequence[Tensor | None]]] | None = None
         has_tensor_lr = isinstance(training.optimizer.param_groups[0]["lr"], Tensor)
         self.capturable = training.decider.capturable and has_tensor_lr
 
@@ -188,11 +201,13 @@ class Graphs:
         else:
             self.training.decide(self._replay_gradients())
 
-    def val_loss(self) -> Tensor:
+    def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
         """Of a held-out batch that is ready."""
         if self.held_out is None:
-            self.held_out = CapturedLoss(self.training.prepared_val_loss, self.training.model)
-        return self.held_out()
+            self.held_out = captured(self.training.prepared_val_gradients)
+        graph, found = self.held_out
+        graph.replay()
+        return found
 
     def _replay_whole(self) -> None:
         if self.whole is None:

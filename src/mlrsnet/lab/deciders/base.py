@@ -1,6 +1,6 @@
 """What decides a step: the protocol that schedules, line searches and hypergradient methods share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,11 @@ from mlrsnet.groups import set_lr
 
 @dataclass(frozen=True)
 class Setting:
-    """The training that a decider works in. `val_loss()` is the loss of the next held-out batch, with a gradient."""
+    """The training that a decider works in.
+
+    `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
+    the order of the model's parameters, with everything else left as it was.
+    """
 
     model: nn.Module
     optimizer: Optimizer
@@ -24,6 +28,7 @@ class Setting:
     num_classes: int
     is_text: bool
     val_loss: Callable[[], Tensor]
+    val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     learned_on: str = ""
 
 

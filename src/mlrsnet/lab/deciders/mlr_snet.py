@@ -45,7 +45,7 @@ class MLRSNet(Decider):
             setting.model,
             self.optimizer,
             total_steps=setting.total_steps,
-            val_loss=setting.val_loss,
+            val_gradients=setting.val_gradients,
             net=network,
             num_classes=setting.num_classes,
             every=every,

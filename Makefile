@@ -44,6 +44,7 @@ format: setup
 bench: setup  ## cost of a step against torch's schedulers; on a GPU too where there is one
 	$(BIN)/python benchmarks/step_overhead.py
 	$(BIN)/python benchmarks/metatrain_overhead.py
+	$(BIN)/python benchmarks/loop.py
 
 build: setup
 	$(BIN)/python -m build

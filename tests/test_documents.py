@@ -40,8 +40,8 @@ def test_every_example_runs(example, tmp_path):
     assert "epoch 9" in result.stdout
 
 
-def test_every_command_in_the_readme_is_one():
-    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+def test_every_command_in_the_documents_is_one():
+    lines = [line for path in DOCUMENTS for block in blocks(path, "sh") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines]
     makefile = (ROOT / "Makefile").read_text()
     for words in commands:
@@ -102,3 +102,42 @@ def test_the_demo_table_is_the_recorded_one():
         name = ", ".join(filter(None, (row["schedule"], row["note"])))
         line = f"| {name} | {lr} | {row['test_accuracy']:.2f} ± {row['test_accuracy_std']:.2f} |"
         assert line in text, line
+
+
+def test_the_costs_of_the_loop_are_the_recorded_ones():
+    folder = ROOT / "results" / "loop"
+    cpu, gpu = (json.loads((folder / f"{name}.json").read_text()) for name in ("cpu", "h200"))
+    gpu, cpu = gpu["gpu"], cpu["cpu"]
+    text = (ROOT / "docs" / "lab.md").read_text()
+    rows = [
+        f"| cosine, captured | {gpu['cosine_s']:.2f} | 1 |",
+        f"| a learned schedule, captured | {gpu['learned_s']:.2f} | {gpu['learned_over_cosine']:.3f} |",
+        f"T_val = 100 | {gpu['meta_training_s']:.2f} | {gpu['meta_training_over_cosine']:.3f} |",
+        f"DataLoader, fp32 | {gpu['eager_fp32_s']:.2f} | {gpu['eager_fp32_over_cosine']:.2f} |",
+        f"DataLoader, bf16 | {gpu['eager_bf16_s']:.2f} | {gpu['eager_bf16_over_cosine']:.2f} |",
+        f"takes {gpu['meta_step_over_plain_step']:.2f} plain ones",
+        f"takes {cpu['lab_over_bare']:.2f} times as long",
+    ]
+    for row in rows:
+        assert row in text, row
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"takes {gpu['cosine_s']:.2f} s an epoch on an H200" in readme
+    assert f"{gpu['fastest_eager_over_cosine']:.2f} times faster than a plain loop" in readme
+    assert f"a learned schedule adds {100 * (gpu['learned_over_cosine'] - 1):.1f} %" in readme
+
+
+@pytest.mark.parametrize(
+    ("document", "run", "sentence"),
+    [
+        ("docs/lab.md", "cifar10_resnet18/cosine30-torch", "{:.2f} % with torch's"),
+        ("docs/lab.md", "cifar10_resnet18/cosine30-he", "{:.2f} % with He's"),
+        ("README.md", "table1_short/cifar-10/mlr-snet/seed0", "MLR-SNet ends at {:.2f} %"),
+        ("README.md", "table1_short/cifar-10/multistep/seed0", "MultiStep at {:.2f} %"),
+    ],
+)
+def test_accuracies_in_the_documents_are_the_recorded_last_epochs(document, run, sentence):
+    record = json.loads((ROOT / "results" / run / "record.json").read_text())
+    assert record["status"] == "finished"
+    text = " ".join((ROOT / document).read_text().split())
+    assert sentence.format(record["result"]["last"]) in text
+    assert f"results/{run}/record.json" in text

@@ -13,6 +13,8 @@ from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
 from mlrsnet.lab.hand_designed import HAND_DESIGNED
 
+__all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "register"]
+
 METHODS: dict[str, Callable[..., Decider]] = {
     "val-strategy": ValStrategy,
     "learned": Learned,
@@ -23,6 +25,13 @@ SCHEDULES: dict[str, Callable[..., Decider]] = {
     **METHODS,
 }
 """All that a RunSpec's `schedule` can name."""
+
+
+def register(name: str, method: Callable[..., Decider]) -> None:
+    """Make a method of one's own known to `RunSpec`: a class that takes a `Setting` and keyword-only options."""
+    if name in SCHEDULES and METHODS.get(name) is not method:
+        raise ValueError(f"there is a schedule named {name!r} already: choose another name")
+    METHODS[name] = SCHEDULES[name] = method
 
 
 def build(name: str, setting: Setting, options: Mapping[str, Any]) -> Decider:

@@ -720,3 +720,56 @@ def test_an_argument_of_the_wrong_kind_is_named(options, message):
         Setting(OPTIMIZERS["sgd"], **options)
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got None"):
         MetaTrainer(None, SGD(make_model().parameters()), total_steps=9, val_loss=lambda: None, num_classes=5)
+
+
+def test_gradients_of_ones_own_teach_the_network_as_a_validation_loss_does():
+    """`val_gradients` is for those who compute them elsewhere, in a CUDA graph, say."""
+    with_loss = Setting(OPTIMIZERS["adam"], batch_norm=False)
+    without = Setting(OPTIMIZERS["adam"], batch_norm=False)
+
+    def val_gradients():
+        loss = without.val_loss()
+        return loss.detach(), torch.autograd.grad(loss, list(without.model.parameters()))
+
+    without.meta.val_loss, without.meta.val_gradients = None, val_gradients
+    assert with_loss.train(range(12)) == pytest.approx(without.train(range(12)), rel=1e-12)
+    torch.testing.assert_close(with_loss.weights(), without.weights(), rtol=1e-10, atol=1e-12)
+    assert without.meta.num_updates == 4
+
+
+def test_parameters_without_a_validation_gradient_do_not_count():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False)
+    run.meta.val_loss = None
+    run.meta.val_gradients = lambda: (torch.tensor(1.0), [None] * len(list(run.model.parameters())))
+    run.train(range(1))
+    assert run.meta.last_hypergradient == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "pass val_loss, or val_gradients instead of it"),
+        ({"val_loss": lambda: 0, "val_gradients": lambda: 0}, "pass val_loss, or val_gradients instead of it"),
+        ({"val_gradients": 3}, "val_gradients must be a function that returns a loss and gradients, got 3"),
+    ],
+)
+def test_the_held_out_data_is_given_in_one_way(given, message):
+    model = make_model()
+    with pytest.raises(TypeError, match=message):
+        MetaTrainer(model, SGD(model.parameters(), lr=0.1), total_steps=3, num_classes=CLASSES, **given)
+
+
+def test_replayed_steps_count_towards_updates_and_phases():
+    run = Setting(OPTIMIZERS["sgd"], every=5, total_steps=6)
+    due = []
+    for index in range(6):
+        due.append(run.meta.update_due)
+        if due[-1]:
+            run.train([index])
+        else:
+            run.meta.count_replayed()  # as if a CUDA graph had taken the step
+    assert due == [True, False, False, False, False, True]
+    assert (run.meta.step_count, run.meta.num_updates) == (6, 2)
+    first, second, last = run.meta.schedule().phases  # the network changed at steps 0 and 5 only
+    assert torch.equal(first.out.weight, second.out.weight)
+    assert not torch.equal(second.out.weight, last.out.weight)

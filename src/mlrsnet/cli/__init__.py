@@ -1,15 +1,16 @@
 """Command line: words -> calls.
 
-Exit codes: 0 done; 1 the machine said no (disk, permission, missing package or data); 2 a mistake in the words; 130 Ctrl-C.
+Exit codes: 0 done; 1 the machine said no (disk, permission, missing package or data, a run that failed); 2 a mistake in the
+words; 130 Ctrl-C.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 import mlrsnet
 from mlrsnet.cli import lab, schedules
+from mlrsnet.cli.parser import Parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -20,19 +21,23 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
             raise
-        print(f"mlrsnet: error: {error}", file=sys.stderr)
+        print(f"mlrsnet: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | TypeError) else 1
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """All commands."""
-    top = argparse.ArgumentParser(prog="mlrsnet", description="Learned learning-rate schedules for PyTorch.")
-    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    top = Parser(
+        prog="mlrsnet",
+        description="Learned learning-rate schedules for PyTorch.",
+        epilog="`mlrsnet COMMAND --help` says what a command can do. Begin with `mlrsnet demo`: a few minutes on a CPU.",
+    )
+    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     lab.add(commands)
     schedules.add(commands)
     return top

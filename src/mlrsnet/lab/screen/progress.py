@@ -14,10 +14,21 @@ SHOWN = 12
 """So many bars at once: a terminal shows no more than its height, and the last one is the one that moves."""
 
 
+class Bars(Progress):
+    """Leaves nothing behind where nothing has begun, not even an empty line."""
+
+    def stop(self) -> None:
+        """When all is done, or could not begin."""
+        if self.tasks:
+            super().stop()
+        else:
+            self.live.stop()
+
+
 def bars(console: Console) -> Progress:
     """A place for bars; what was given as a name is shown as it is, brackets too."""
     title = Column(max_width=36, no_wrap=True, overflow="ellipsis")
-    return Progress(
+    return Bars(
         TextColumn("{task.description}", markup=False, table_column=title),
         BarColumn(bar_width=6),
         TimeRemainingColumn(elapsed_when_finished=True),

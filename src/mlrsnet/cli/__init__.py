@@ -6,7 +6,9 @@ words; 130 Ctrl-C.
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import mlrsnet
 from mlrsnet.cli import lab, schedules
@@ -17,7 +19,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr (`MLRSNET_DEBUG=1` shows where it came from)."""
     arguments = parser().parse_args(words)
     try:
-        arguments.run(arguments)
+        with _plain_warnings():
+            arguments.run(arguments)
     except KeyboardInterrupt as stop:
         print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
@@ -27,6 +30,17 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"mlrsnet: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | TypeError) else 1
     return 0
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """A warning is one line, without the line of code that a command's user has not written."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *where, **more: f"mlrsnet: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def parser() -> Parser:

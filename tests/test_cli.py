@@ -194,6 +194,18 @@ def test_the_installed_command_runs():
 
 
 @pytest.mark.usefixtures("mine")
+def test_a_reader_that_has_enough_ends_a_command_quietly():
+    command = [sys.executable, "-m", "mlrsnet.cli", "simulate", "mine", "-"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipe) as process:
+        process.stdout.close()
+        process.stdin.write("1 " * 20_000)
+        process.stdin.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.usefixtures("mine")
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))

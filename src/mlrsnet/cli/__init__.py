@@ -24,6 +24,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it ends
+        return 1
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
             raise

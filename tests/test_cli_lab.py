@@ -1,5 +1,6 @@
 """`mlrsnet train`, `runs`, `report` and `reproduce`."""
 
+import io
 import json
 import re
 from dataclasses import fields, replace
@@ -8,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import break_schedule, complaint, ctrl_c, everything_below, run, status
+from rich.console import Console
 
 from mlrsnet import cli
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1
+from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.spec import RunSpec
 
 __all__ = ["break_schedule", "ctrl_c"]
 
 QUICK = ("--model", "mlp", "--epochs", 2, "--device", "cpu")
-SCHEDULES = ("fixed", "linear", "cosine")
 
 
 @pytest.fixture(autouse=True)
@@ -604,6 +606,21 @@ def test_a_recipe_of_which_nothing_ran_says_why(capsys, break_schedule):
     break_schedule("fixed", "setup")
     message = complaint(capsys, *TABLE1, "--seeds", 0, "--only", "Fixed", "--only", "Adam", code=1)
     assert message.startswith("mlrsnet: error: 2 of 2 runs failed; t/digits/fixed/seed0: RuntimeError: out of memory; ")
+
+
+def test_the_run_that_moves_is_in_sight_however_many_there_are():
+    heading = {"format": 1, "status": "running", "spec": {}, "metric": {"unit": "%"}}
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True, color_system=None)
+    with bars(console) as progress:
+        for number in range(1, 37):
+            bar = Bar(progress, f"{number}/36 CIFAR-100 Exponential seed 0")
+            bar.begin(records.Record(heading), 0, 100)
+            bar.epoch({"step": 100, "train_loss": 0.0341, "lr": 4.9e-5, "test_metric": 96.0}, [], [])
+        console.file.truncate(0)
+        progress.refresh()
+    shown = [line.rstrip() for line in console.file.getvalue().splitlines() if "CIFAR" in line]
+    assert "36/36 CIFAR-100 Exponential seed 0" in shown[-1]
+    assert shown[-1].endswith("loss 0.034 LR 4.9e-05 96.00 %")
 
 
 @pytest.mark.usefixtures("quick_recipe")

@@ -618,7 +618,7 @@ def test_the_run_that_moves_is_in_sight_however_many_there_are():
             bar.epoch({"step": 100, "train_loss": 0.0341, "lr": 4.9e-5, "test_metric": 96.0}, [], [])
         console.file.truncate(0)
         progress.refresh()
-    shown = [line.rstrip() for line in console.file.getvalue().splitlines() if "CIFAR" in line]
+        shown = [line.rstrip() for line in console.file.getvalue().splitlines() if "CIFAR" in line]
     assert "36/36 CIFAR-100 Exponential seed 0" in shown[-1]
     assert shown[-1].endswith("loss 0.034 LR 4.9e-05 96.00 %")
 

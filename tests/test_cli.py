@@ -1,3 +1,4 @@
+import argparse
 import csv
 import io
 import json
@@ -5,13 +6,18 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
+from commands import complaint, ctrl_c, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, load
-from mlrsnet.lab.learn import Learner
+from mlrsnet.lab import demo
+from mlrsnet.lab.records import CHECKPOINT
+
+__all__ = ["ctrl_c"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,27 +32,43 @@ def mine(tmp_path):
     Schedule([LSTMNet(6), LSTMNet(6)]).save(tmp_path / "home" / "mine.safetensors")
 
 
-def run(capsys, *words):
-    code = cli.main(words)
-    output = capsys.readouterr()
-    return code, output.out, output.err
+def commands(parser, path=()):
+    """Every command, by the words that lead to it."""
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from commands(below, (*path, name))
+
+
+COMMANDS = dict(commands(cli.parser()))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_fits_a_terminal_and_says_something_of_every_option(capsys, monkeypatch, path):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, *path, "--help")
+    assert code == 0
+    assert out.startswith(" ".join(["usage: mlrsnet", *path]))
+    assert max(map(len, out.splitlines())) <= 80
+    assert COMMANDS[path].description
+    actions = [action for action in COMMANDS[path]._actions if not isinstance(action, argparse._SubParsersAction)]
+    assert all(action.help for action in actions)
+    for words in ["demo", "reproduce", "train", "metatrain", "runs", "report", "schedules", "simulate"]:
+        assert path or re.search(rf"^    {words} +[a-z]", out, flags=re.MULTILINE | re.IGNORECASE), words
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["demo", "--help"], ["metatrain", "--help"], ["schedules", "--help"], ["simulate", "--help"]]
+    ("words", "message"),
+    [
+        (["dance"], "invalid choice: 'dance'"),
+        ([], "required: COMMAND"),
+        (["train", "--epochs", "many"], "argument --epochs: invalid int value: 'many': see `mlrsnet train --help`"),
+        (["runs"], "required: ACTION"),
+    ],
 )
-def test_help_is_there_for_every_command(capsys, words):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(words)
-    assert stop.value.code == 0
-    assert "usage: mlrsnet" in capsys.readouterr().out
-
-
-def test_unknown_words_exit_with_2(capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["dance"])
-    assert stop.value.code == 2
-    assert "invalid choice: 'dance'" in capsys.readouterr().err
+def test_words_that_are_no_command_are_one_line(capsys, words, message):
+    assert message in complaint(capsys, *words)
 
 
 def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path):
@@ -76,7 +98,7 @@ def test_import_can_write_a_file(capsys, tmp_path):
 def test_an_empty_list_says_how_to_get_one(capsys):
     code, out, _ = run(capsys, "schedules", "list")
     assert code == 0
-    assert out.strip()
+    assert "`mlrsnet schedules import`" in out
 
 
 @pytest.mark.usefixtures("mine")
@@ -119,34 +141,50 @@ def test_simulate_reads_files_and_standard_input(capsys, tmp_path, monkeypatch):
         (["schedules", "import", "a.pth", "--name", "../x"], 2, "--name must be letters"),
         (["demo", "--epochs", "0"], 2, "--epochs must be a whole number >= 1, got 0"),
         (["demo", "--schedule", "nope"], 2, "there is no schedule named 'nope'"),
+        (["demo", "--device", "gpu"], 2, "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["demo", "--epochs", "1", "--out", "/dev/null/x"], 1, "Not a directory"),
         (["metatrain", "--epochs", "1", "--out", "/dev/null/x/y"], 1, "Not a directory"),
     ],
 )
 def test_a_users_mistake_is_one_line_without_a_traceback(capsys, words, code, message):
-    found, _, err = run(capsys, *words)
-    assert found == code
-    assert err.startswith("mlrsnet: error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    assert message in complaint(capsys, *words, code=code)
 
 
 def test_ctrl_c_ends_quietly(capsys, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.pretrained, "available", interrupted)
+    monkeypatch.setattr(cli.schedules.pretrained, "available", interrupted)
     code, _, err = run(capsys, "schedules", "list")
     assert (code, err) == (130, "mlrsnet: interrupted\n")
 
 
-def test_a_missing_package_names_the_extra(capsys, monkeypatch):
+@pytest.mark.parametrize("words", [["demo"], ["train", "--show"], ["reproduce", "--list"], ["runs", "list"]])
+def test_a_missing_package_names_the_extra(capsys, monkeypatch, words):
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    monkeypatch.delitem(sys.modules, "mlrsnet.lab.screen", raising=False)
+    for name in [name for name in sys.modules if name.startswith("mlrsnet.lab.screen")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("mlrsnet.lab.screen", raising=False)
-    code, _, err = run(capsys, "demo", "--epochs", "1")
-    assert code == 1
-    assert "pip install 'mlrsnet[lab]'" in err
+    assert f"{words[0]} needs rich.console, which is not installed: pip install 'mlrsnet[lab]'" in complaint(
+        capsys, *words, code=1
+    )
+
+
+def test_a_warning_is_one_line_without_code_that_is_not_the_users(capsys, monkeypatch):
+    def known():
+        print(warnings.formatwarning("careful", UserWarning, "somewhere.py", 3, "code()"), end="")
+        return {}
+
+    before = warnings.formatwarning
+    monkeypatch.setattr(cli.schedules.pretrained, "available", known)
+    assert run(capsys, "schedules", "list")[1].startswith("mlrsnet: warning: careful\nNo schedules yet")
+    assert warnings.formatwarning is before
+
+
+def test_where_a_mistake_came_from_can_be_seen(monkeypatch):
+    monkeypatch.setenv("MLRSNET_DEBUG", "1")
+    with pytest.raises(ValueError, match="there is no schedule named"):
+        cli.main(["schedules", "show", "nope"])
 
 
 def test_the_installed_command_runs():
@@ -156,7 +194,21 @@ def test_the_installed_command_runs():
 
 
 @pytest.mark.usefixtures("mine")
-def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path):
+def test_a_reader_that_has_enough_ends_a_command_quietly():
+    command = [sys.executable, "-m", "mlrsnet.cli", "simulate", "mine", "-"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipe) as process:
+        process.stdout.close()
+        process.stdin.write("1 " * 20_000)
+        process.stdin.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.usefixtures("mine")
+def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
+    monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))
     words = ("--epochs", "2", "--seeds", "2", "--device", "cpu")
     code, out, _ = run(capsys, "demo", *words, "--out", "first")
     assert code == 0
@@ -164,7 +216,7 @@ def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(caps
     assert all(name in out for name in names)
     assert (tmp_path / "first" / "demo.png").stat().st_size > 20_000
     learned = Schedule.load(tmp_path / "first" / "schedule.safetensors")
-    assert "classes 0, 1, 2, 3, 4" in learned.card.learned_on
+    assert "classes [0, 1, 2, 3, 4]" in learned.card.learned_on
     record = json.loads((tmp_path / "first" / "demo.json").read_text())
     assert record["schedule"]["name"] == "digits 0-4"
     assert [row["schedule"] for row in record["rows"]] == names
@@ -179,54 +231,85 @@ def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(caps
     assert again["rows"][-1]["note"] == "learned on unnamed"
 
 
-def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tmp_path, monkeypatch):
-    words = ("metatrain", "--epochs", "3", "--classes", "012", "--every", "2", "--batch-size", "32")
-    code, out, _ = run(capsys, *words, "--out", "whole.safetensors")
+META = ("metatrain", "--classes", "012", "--every", "2", "--batch-size", "32", "--epochs")
+
+
+def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tmp_path, ctrl_c):
+    code, out, _ = run(capsys, *META, 3, "--out", "whole.safetensors")
     assert code == 0
     assert "Algorithm 1: T_val = 2" in out
-    assert not (tmp_path / "whole.safetensors.checkpoint").exists()
+    assert "schedule: whole.safetensors" in out
+    assert not (tmp_path / "whole.safetensors.run").exists()
 
-    original = Learner.epoch
-
-    def stopped(self):
-        if self.epochs_done == 2:
-            raise KeyboardInterrupt
-        original(self)
-
-    monkeypatch.setattr(Learner, "epoch", stopped)
-    assert run(capsys, *words, "--out", "parts.safetensors")[0] == 130
-    assert (tmp_path / "parts.safetensors.checkpoint").exists()
-    monkeypatch.setattr(Learner, "epoch", original)
-    code, _, err = run(capsys, *words[:2], "4", *words[3:], "--out", "parts.safetensors")
-    assert code == 2
-    assert "was made with other settings" in err
-    assert run(capsys, *words, "--out", "parts.safetensors")[0] == 0
+    ctrl_c(17)
+    code, _, err = run(capsys, *META, 3, "--out", "parts.safetensors")
+    assert (code, err) == (130, "mlrsnet: interrupted; the same command goes on where it was stopped\n")
+    assert status("parts.safetensors.run") == "interrupted"
+    assert not (tmp_path / "parts.safetensors").exists()
+    message = complaint(capsys, *META, 4, "--out", "parts.safetensors")
+    assert "parts.safetensors.run holds a run with another spec (different: epochs)" in message
+    assert run(capsys, *META, 3, "--out", "parts.safetensors")[0] == 0
     whole, parts = (Schedule.load(f"{name}.safetensors") for name in ("whole", "parts"))
     assert whole.fingerprint() == parts.fingerprint()
     assert whole.card == parts.card
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "card"),
     [
-        (["--classes", "0-4"], "--classes must be digits written together, such as 01234, got '0-4'"),
-        (["--classes", "00"], "classes must be different digits from 0 to 9"),
-        (["--classes", "7"], "the number of classes must be a whole number >= 2, got 1"),
-        (["--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
-        (["--optimizer", "rprop"], "optimizer must be one of sgd, momentum, adam, adamw; got 'rprop'"),
-        (["--net", "gru"], "net must be one of lstm, mlp; got 'gru'"),
-        (["--meta-lr", "-1"], "meta_lr must be > 0"),
-        (["--batch-size", "5000"], "batch_size must be at most 1200"),
+        (["--classes", "012"], "digits 012"),
+        (["--classes", "9,1,4"], "digits 9,1,4"),
+        (["--name", "mine", "--net", "mlp", "--optimizer", "adamw", "--model", "mlp"], "mine"),
     ],
 )
-def test_metatrain_names_a_bad_argument(capsys, words, message):
-    code, _, err = run(capsys, "metatrain", *words)
-    assert code == 2
-    assert message in err
+def test_metatrain_names_its_schedule_after_what_it_has_seen(capsys, words, card):
+    code, out, err = run(capsys, "metatrain", "--epochs", 1, *words)
+    assert code == 0, err
+    found = Schedule.load("learned.safetensors")
+    assert found.card.name == card
+    assert found.card.name in out
 
 
-def test_a_damaged_checkpoint_is_named(capsys, tmp_path):
-    (tmp_path / "a.safetensors.checkpoint").write_bytes(b"nothing")
-    code, _, err = run(capsys, "metatrain", "--epochs", "1", "--out", "a.safetensors")
-    assert code == 2
-    assert "a.safetensors.checkpoint is not a checkpoint of a meta-training" in err
+@pytest.mark.filterwarnings("ignore:a meta-update was skipped", "ignore:a loss was not finite")
+def test_metatrain_says_that_a_training_diverged(capsys, tmp_path):
+    message = complaint(capsys, "metatrain", "--epochs", 2, "--weight-decay", "1e30")
+    assert "the training diverged after 1 epochs: see learned.safetensors.run, and change its settings" in message
+    assert not (tmp_path / "learned.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--classes", "0-4"],
+            "--classes must be digits written together, such as 01234, or numbers with commas, got '0-4'",
+        ),
+        (["--classes", "00"], "classes must be"),
+        (["--classes", "7"], "classes must be"),
+        (["--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
+        (["--optimizer", "rprop"], "optimizer must be one of sgd, sgdm, adam, adamw"),
+        (["--net", "gru"], "net must be one of lstm, mlp; got 'gru'"),
+        (["--meta-lr", "-1"], "meta_lr must be > 0"),
+        (
+            ["--batch-size", "5000"],
+            "batch_size must leave at least one full batch of the train data (1200 pictures), got 5000",
+        ),
+        (["--out", "."], "--out must be a file, got the folder ."),
+        (["--task", "nope"], "the task must be one of digits, cifar10"),
+        (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+    ],
+)
+def test_metatrain_names_a_bad_argument_and_leaves_nothing(capsys, tmp_path, words, message):
+    assert message in complaint(capsys, "metatrain", *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_checkpoint_is_named(capsys, tmp_path, ctrl_c):
+    ctrl_c(2)
+    assert run(capsys, *META, 2, "--out", "a.safetensors")[0] == 130
+    (tmp_path / "a.safetensors.run" / CHECKPOINT).write_bytes(b"nothing")
+    message = complaint(capsys, *META, 2, "--out", "a.safetensors")
+    assert "a.safetensors.run/checkpoint.pt is not a checkpoint of this run" in message
+    assert "delete it to begin anew" in message
+    (tmp_path / "a.safetensors.run" / CHECKPOINT).unlink()
+    assert run(capsys, *META, 2, "--out", "a.safetensors")[0] == 0

@@ -385,9 +385,12 @@ WRONG = {
     "picture as text": (lambda: build_text("mlp", 10), "reads pictures: use build_image"),
     "unknown option": (
         lambda: build_image("wrn-28-10", (3, 32, 32), 10, widen=2),
-        "options of wrn-28-10 are depth, width, dropout; got 'widen'",
+        "model has no option 'widen' for 'wrn-28-10': its options are depth, width, dropout",
     ),
-    "option of another": (lambda: build_text("lstm", 10, heads=2), "lstm are layers, hidden, dropout; got 'heads'"),
+    "option of another": (
+        lambda: build_text("lstm", 10, heads=2),
+        "'heads' for 'lstm': its options are layers, hidden, dropout",
+    ),
     "shape with batch": (lambda: build_image("mlp", (8, 3, 32, 32), 10), r"shape must be three .* \(8, 3, 32, 32\)"),
     "empty shape": (lambda: build_image("mlp", (3, 0, 32), 10), r"shape must be three .* \(3, 0, 32\)"),
     "no shape": (lambda: build_image("mlp", 32, 10), "shape must be three .* got 32"),

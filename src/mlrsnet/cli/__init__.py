@@ -1,38 +1,60 @@
 """Command line: words -> calls.
 
-Exit codes: 0 done; 1 the machine said no (disk, permission, missing package or data); 2 a mistake in the words; 130 Ctrl-C.
+Exit codes: 0 done; 1 the machine said no (disk, permission, missing package or data, a run that failed); 2 a mistake in the
+words; 130 Ctrl-C.
 """
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import mlrsnet
 from mlrsnet.cli import lab, schedules
+from mlrsnet.cli.parser import Parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr (`MLRSNET_DEBUG=1` shows where it came from)."""
     arguments = parser().parse_args(words)
     try:
-        arguments.run(arguments)
+        with _plain_warnings():
+            arguments.run(arguments)
     except KeyboardInterrupt as stop:
         print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except BrokenPipeError:  # the reader of our output, such as `head`, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it ends
+        return 1
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
             raise
-        print(f"mlrsnet: error: {error}", file=sys.stderr)
+        print(f"mlrsnet: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | TypeError) else 1
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """A warning is one line, without the line of code that a command's user has not written."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *where, **more: f"mlrsnet: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+def parser() -> Parser:
     """All commands."""
-    top = argparse.ArgumentParser(prog="mlrsnet", description="Learned learning-rate schedules for PyTorch.")
-    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    top = Parser(
+        prog="mlrsnet",
+        description="Learned learning-rate schedules for PyTorch.",
+        epilog="`mlrsnet COMMAND --help` says what a command can do. Begin with `mlrsnet demo`: a few minutes on a CPU.",
+    )
+    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     lab.add(commands)
     schedules.add(commands)
     return top

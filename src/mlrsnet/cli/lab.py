@@ -6,45 +6,87 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check, pretrained
+from mlrsnet.cli.parser import Parser, add_command
 
 Words = argparse.Namespace
-OPTIONS = ("task", "model", "optimizer", "schedule")
-NUMBERS = {"epochs": int, "batch_size": int, "lr": float, "weight_decay": float, "clip_norm": float, "seed": int}
-FIELDS = (*OPTIONS, *NUMBERS, "precision", "deterministic", "eval_every", "sequence_length")
+OPTIONS = {
+    "task": "data: a name such as cifar10, an .npz file or a folder of pictures (default: digits)",
+    "model": "network, such as resnet18 (default: small_cnn)",
+    "optimizer": "sgd, sgdm, adam, adamw and others (default: sgd)",
+    "schedule": "what sets the LR: multistep, learned, mlr-snet and others (default: cosine)",
+}
+NUMBERS: dict[str, tuple[type, str]] = {
+    "epochs": (int, "passes over the data (default: 40)"),
+    "batch_size": (int, "pictures or texts in a step (default: 64)"),
+    "lr": (float, "initial LR of hand-designed schedules; learned ones find their own (default: 0.1)"),
+    "weight_decay": (float, "of the optimizer (default: 0.0005)"),
+    "clip_norm": (float, "largest norm of the gradient (default: no limit)"),
+    "seed": (int, "of initialisation, order of the data and dropout (default: 0)"),
+    "eval_every": (int, "epochs between evaluations (default: 1)"),
+    "sequence_length": (int, "tokens in a piece of text (default: 35)"),
+}
+FIELDS = (*OPTIONS, *NUMBERS, "precision", "deterministic")
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Make them known."""
-    _add_demo(commands.add_parser("demo", help="learn a schedule on some digits, transfer it to others, compare"))
-    _add_reproduce(commands.add_parser("reproduce", help="train a table of the paper and report on it"))
-    _add_train(commands.add_parser("train", help="one training, from a spec or from options"))
-    _add_metatrain(commands.add_parser("metatrain", help="learn a schedule (Algorithm 1) while a model trains"))
-    _add_runs(commands.add_parser("runs", help="list, show and resume runs"))
-    _add_report(commands.add_parser("report", help="make a page of tables and pictures from runs"))
+    _add_demo(add_command(commands, "demo", "learn a schedule on some digits, transfer it to others, compare"))
+    _add_reproduce(
+        add_command(
+            commands,
+            "reproduce",
+            "train a table of the paper and report on it",
+            "Called again, it goes on where it was stopped; finished runs are not made again.",
+        )
+    )
+    _add_train(
+        add_command(
+            commands,
+            "train",
+            "one training, from a file or from options",
+            "Options given beside a file are on top of it. An unknown name lists the known ones.",
+        )
+    )
+    _add_metatrain(
+        add_command(
+            commands,
+            "metatrain",
+            "learn a schedule (Algorithm 1) while a model trains",
+            "Stopped in between, the same command goes on.",
+        )
+    )
+    _add_runs(add_command(commands, "runs", "list, show and resume runs"))
+    _add_report(add_command(commands, "report", "make a page of tables and pictures from runs", "It trains nothing."))
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
-    demo.add_argument("--epochs", type=int, default=40, help="length of each training (default: %(default)s)")
-    demo.add_argument("--seeds", type=int, default=3, help="trainings per schedule (default: %(default)s)")
-    demo.add_argument("--schedule", help="name or file of a schedule to transfer (default: learn one first)")
+    demo.add_argument("--epochs", metavar="N", type=int, default=40, help="of each training (default: %(default)s)")
+    demo.add_argument("--seeds", metavar="N", type=int, default=3, help="trainings a schedule (default: %(default)s)")
     demo.add_argument(
-        "--out", type=Path, default=Path("mlrsnet-demo"), help="folder for the results (default: %(default)s)"
+        "--schedule", metavar="NAME", help="name or file of a schedule to transfer (default: learn one first)"
     )
+    _add_out(demo, Path("mlrsnet-demo"), "folder for table, picture and schedule (default: %(default)s)")
     _add_device(demo)
     demo.set_defaults(run=_demo)
 
 
 def _add_reproduce(make: argparse.ArgumentParser) -> None:
-    make.add_argument("recipe", nargs="?", help="its name; --list shows all")
-    make.add_argument("--list", action="store_true", help="what can be reproduced, one a line")
+    make.add_argument("recipe", nargs="?", help="what to reproduce, such as table1")
+    make.add_argument("--list", action="store_true", help="say what can be reproduced, and train nothing")
     make.add_argument(
-        "--scale", default="smoke", help="smoke (seconds, CPU), short (a GPU) or paper (default: %(default)s)"
+        "--scale",
+        metavar="SCALE",
+        default="smoke",
+        help="smoke (a minute on a CPU, small data), short (a GPU, fewer epochs) or paper (a GPU, the paper's own "
+        "settings) (default: %(default)s)",
     )
-    make.add_argument("--seeds", type=int, nargs="+", help="default: the recipe's, three as in the paper")
     make.add_argument(
-        "--only", action="append", default=[], metavar="ROW", help="only this row or column; may be repeated"
+        "--seeds", metavar="N", type=int, nargs="+", help="such as --seeds 0 1 (default: 0 1 2, three as in the paper)"
     )
-    make.add_argument("--out", type=Path, help="folder for runs and report (default: mlrsnet-RECIPE-SCALE)")
+    make.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="only this row or column; may be repeated"
+    )
+    _add_out(make, None, "folder for runs and report (default: mlrsnet-RECIPE-SCALE)")
     _add_device(make)
     _add_data(make)
     _add_tensorboard(make)
@@ -52,26 +94,31 @@ def _add_reproduce(make: argparse.ArgumentParser) -> None:
 
 
 def _add_train(train: argparse.ArgumentParser) -> None:
-    train.add_argument("spec", nargs="?", type=Path, help="a JSON file of fields, or a run's record.json")
-    for name in OPTIONS:
-        train.add_argument(f"--{name}", help="by name; an unknown one lists them")
-    for name, kind in NUMBERS.items():
-        train.add_argument(f"--{name.replace('_', '-')}", type=kind)
-    train.add_argument("--precision", help="auto, fp32 or bf16")
+    train.add_argument(
+        "spec", nargs="?", type=Path, metavar="FILE", help="JSON as --show prints it, or a run's record.json"
+    )
+    for name, what in OPTIONS.items():
+        train.add_argument(f"--{name}", metavar="NAME", help=what)
+    for name, (kind, what) in NUMBERS.items():
+        train.add_argument(
+            f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, dest=name, help=what
+        )
+    train.add_argument(
+        "--precision", metavar="NAME", help="fp32, bf16 or auto: bf16 on a GPU, fp32 on a CPU (default: auto)"
+    )
     train.add_argument(
         "--deterministic", action="store_true", default=None, help="the same bits every time on a GPU too"
     )
-    train.add_argument("--eval-every", type=int, help="epochs between evaluations")
-    train.add_argument("--sequence-length", type=int, help="of text")
     train.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="FIELD.NAME=VALUE",
-        help="such as schedule.warmup=0.05, optimizer.momentum=0.95 or task.classes=[0,1]; may be repeated",
+        help="an option of the task, model, optimizer or schedule, such as schedule.warmup=0.05, "
+        "optimizer.momentum=0.95 or task.classes=[0,1]; may be repeated",
     )
-    train.add_argument("--out", type=Path, help="the run's folder (default: one under runs/ named after the spec)")
-    train.add_argument("--show", action="store_true", help="print the whole spec as JSON and train nothing")
+    _add_out(train, None, "the run's folder (default: one in runs/ that is named after what is trained)")
+    train.add_argument("--show", action="store_true", help="print everything that was asked for as JSON, train nothing")
     _add_device(train)
     _add_data(train)
     _add_tensorboard(train)
@@ -80,35 +127,72 @@ def _add_train(train: argparse.ArgumentParser) -> None:
 
 def _add_metatrain(learn: argparse.ArgumentParser) -> None:
     learn.add_argument(
-        "--out", type=Path, default=Path("learned.safetensors"), help="the schedule (default: %(default)s)"
+        "--out",
+        metavar="FILE",
+        type=Path,
+        default=Path("learned.safetensors"),
+        help="where the schedule goes (default: %(default)s)",
     )
-    learn.add_argument("--name", help="goes into its card (default: the task's)")
-    learn.add_argument("--task", default="digits", help="default: %(default)s")
-    learn.add_argument("--model", default="small_cnn", help="default: %(default)s")
-    learn.add_argument("--classes", help="only these of the task's classes, such as 01234 or 3,17,42")
-    learn.add_argument("--epochs", type=int, default=60, help="length of the training (default: %(default)s)")
-    learn.add_argument("--every", type=int, default=5, help="steps between meta-updates, T_val (default: %(default)s)")
-    learn.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
-    learn.add_argument("--weight-decay", type=float, default=5e-4, help="default: %(default)s")
-    learn.add_argument("--meta-lr", type=float, default=1e-3, help="LR of Adam on the network (default: %(default)s)")
-    learn.add_argument("--optimizer", default="sgd", help="sgd, sgdm, adam or adamw (default: %(default)s)")
-    learn.add_argument("--net", default="lstm", help="lstm or mlp (default: %(default)s)")
-    learn.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    learn.add_argument("--name", help="stands in the schedule's card (default: the task's)")
+    learn.add_argument(
+        "--task",
+        metavar="NAME",
+        default="digits",
+        help="data: a name such as cifar10, an .npz file or a folder of pictures (default: %(default)s)",
+    )
+    learn.add_argument(
+        "--model", metavar="NAME", default="small_cnn", help="network to train, such as resnet18 (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--classes", metavar="LIST", help="only these of the task's classes, such as 01234 or 3,17,42 (default: all)"
+    )
+    learn.add_argument("--epochs", metavar="N", type=int, default=60, help="of the training (default: %(default)s)")
+    learn.add_argument(
+        "--every", metavar="N", type=int, default=5, help="steps between meta-updates, T_val (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--batch-size", metavar="N", type=int, default=64, help="pictures in a step (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--weight-decay", metavar="X", type=float, default=5e-4, help="of the optimizer (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--meta-lr",
+        metavar="X",
+        type=float,
+        default=1e-3,
+        help="LR of Adam, which trains the schedule (default: %(default)s)",
+    )
+    learn.add_argument(
+        "--optimizer", metavar="NAME", default="sgd", help="sgd, sgdm, adam or adamw (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--net", metavar="NAME", default="lstm", help="the schedule's network: lstm or mlp (default: %(default)s)"
+    )
+    learn.add_argument(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=0,
+        help="of initialisation and order of the data (default: %(default)s)",
+    )
     _add_device(learn)
     _add_data(learn)
     learn.set_defaults(run=_metatrain)
 
 
 def _add_runs(runs: argparse.ArgumentParser) -> None:
-    actions = runs.add_subparsers(required=True, metavar="ACTION")
-    found = actions.add_parser("list", help="every run below a folder")
+    actions = runs.add_subparsers(title="actions", required=True, metavar="ACTION")
+    found = add_command(
+        actions, "list", "every run below a folder", "With test accuracy (%) or perplexity of the last and best epoch."
+    )
     found.add_argument("folder", nargs="?", type=Path, default=Path("."), help="default: the current one")
     found.set_defaults(run=_list_runs)
-    show = actions.add_parser("show", help="one run: spec, result, last epochs")
-    show.add_argument("folder", type=Path)
+    show = add_command(actions, "show", "one run: what was trained, its result, its last epochs")
+    show.add_argument("folder", type=Path, help="the run's, as `mlrsnet runs list` shows it")
     show.set_defaults(run=_show_run)
-    resume = actions.add_parser("resume", help="go on with an unfinished run, or with all below a folder")
-    resume.add_argument("folder", type=Path)
+    resume = add_command(actions, "resume", "go on with an unfinished run, or with all below a folder")
+    resume.add_argument("folder", type=Path, help="the run's, or one above several")
     _add_device(resume)
     _add_data(resume)
     _add_tensorboard(resume)
@@ -117,17 +201,26 @@ def _add_runs(runs: argparse.ArgumentParser) -> None:
 
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("folder", type=Path, help="runs are looked for at all depths below it")
-    report.add_argument("--out", type=Path, help="folder for report.html and report.md (default: the same)")
+    _add_out(report, None, "folder for report.html and report.md (default: the same)")
     report.set_defaults(run=_report)
 
 
+def _add_out(command: argparse.ArgumentParser, default: Path | None, what: str) -> None:
+    command.add_argument("--out", metavar="FOLDER", type=Path, default=default, help=what)
+
+
 def _add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
+    command.add_argument(
+        "--device", metavar="NAME", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
+    )
 
 
 def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--data", type=Path, help="folder of datasets (default: $MLRSNET_DATA or ~/.cache/mlrsnet/data)"
+        "--data",
+        metavar="FOLDER",
+        type=Path,
+        help="where datasets are (default: $MLRSNET_DATA or ~/.cache/mlrsnet/data)",
     )
 
 

@@ -7,43 +7,56 @@ import sys
 from pathlib import Path
 
 from mlrsnet import pretrained
+from mlrsnet.cli.parser import Parser, add_command
 from mlrsnet.nets import LAYOUTS
 from mlrsnet.schedule import Schedule
 from mlrsnet.show import describe
 from mlrsnet.storage import ScheduleError
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Make them known."""
     _add_schedules(commands)
     _add_simulate(commands)
 
 
-def _add_schedules(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    group = commands.add_parser("schedules", help="list, show and import schedules").add_subparsers(
-        required=True, metavar="ACTION"
+def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
+    group = add_command(commands, "schedules", "list, show and import schedules").add_subparsers(
+        title="actions", required=True, metavar="ACTION"
     )
-    group.add_parser("list", help="every schedule that can be used by name").set_defaults(run=_list)
-    show = group.add_parser("show", help="a schedule's card")
+    add_command(group, "list", "every schedule that can be used by name").set_defaults(run=_list)
+    show = add_command(group, "show", "a schedule's card: what it was learned on, and for what")
     show.add_argument("schedule", help="a name, or the path of a .safetensors file")
     show.add_argument("--plot", metavar="FILE", type=Path, help="also draw its loss-to-LR curves (.png, .pdf, .svg)")
     show.set_defaults(run=_show)
-    take = group.add_parser("import", help="make the authors' checkpoints a schedule")
+    take = add_command(group, "import", "make the authors' checkpoints a schedule")
     take.add_argument(
         "checkpoints", nargs="+", type=Path, help="their .pth files, one a phase, in the order of training"
     )
     take.add_argument("--name", default="official", help="the name to use it by (default: %(default)s)")
     take.add_argument("--out", metavar="FILE", type=Path, help="write to this file instead of keeping it by name")
-    take.add_argument("--layout", choices=LAYOUTS, default="official-test", help="gate order (default: %(default)s)")
+    take.add_argument(
+        "--layout",
+        metavar="ORDER",
+        choices=LAYOUTS,
+        default="official-test",
+        help=f"order of the gates: {', '.join(LAYOUTS)} (default: %(default)s)",
+    )
     take.set_defaults(run=_import)
 
 
-def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    simulate = commands.add_parser("simulate", help="the LR a schedule gives for each of a list of losses")
+def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
+    simulate = add_command(
+        commands, "simulate", "the LR a schedule gives for each of a list of losses", "Prints CSV: step, loss, LR."
+    )
     simulate.add_argument("schedule", help="a name, or the path of a .safetensors file")
     simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
-    simulate.add_argument("--gamma", type=float, default=1.0, help="range of the LR (default: %(default)s)")
-    simulate.add_argument("--num-classes", type=int, help="for schedules that divide the loss by log(classes)")
+    simulate.add_argument(
+        "--gamma", metavar="X", type=float, default=1.0, help="range of the LR (default: %(default)s)"
+    )
+    simulate.add_argument(
+        "--num-classes", metavar="N", type=int, help="for schedules that divide the loss by log(classes)"
+    )
     simulate.set_defaults(run=_simulate)
 
 

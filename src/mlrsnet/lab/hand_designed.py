@@ -36,6 +36,7 @@ def exponential(time: Time, *, factor: float = 0.95) -> float:
 
 def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:
     """Half cosines from 1 to `end`, each `growth` times as long as the one before (10, 20, 40, ... of 200 epochs)."""
+    _check.whole_number("growth", growth)
     cycle, t = max(1.0, first_cycle * time.total), float(time.t)
     while t >= cycle:
         t, cycle = t - cycle, cycle * growth
@@ -84,7 +85,10 @@ def factors(name: str, total: int, per_epoch: int, *, warmup: float = 0.0, **opt
     rise = round(warmup * total)
     up = [(t + 1) / rise for t in range(rise)]
     schedule = HAND_DESIGNED[name]
-    return up + [schedule(Time(t, total - rise, per_epoch), **options) for t in range(total - rise)]
+    found = up + [schedule(Time(t, total - rise, per_epoch), **options) for t in range(total - rise)]
+    if not all(0 <= factor < math.inf for factor in found):
+        raise ValueError(f"{name} must give LRs >= 0 at every step, got others with {options}: change its options")
+    return found
 
 
 def _half_cosine(part: float) -> float:

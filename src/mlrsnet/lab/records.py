@@ -81,7 +81,11 @@ def read(folder: Path) -> Record:
     """The run in a folder; one ValueError if it is not one."""
     try:
         data = json.loads((folder / RECORD).read_text())
-        if not isinstance(data, dict) or not {"format", "status", "spec"} <= data.keys():
+        if (
+            not isinstance(data, dict)
+            or not {"format", "status"} <= data.keys()
+            or not isinstance(data.get("spec"), dict)
+        ):
             raise ValueError("no run record")
         epochs = _lines((folder / EPOCHS).read_text()) if (folder / EPOCHS).is_file() else []
         trace = json.loads((folder / TRACE).read_text()) if (folder / TRACE).is_file() else {}

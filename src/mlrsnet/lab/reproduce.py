@@ -8,7 +8,8 @@ from mlrsnet import _check
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Recipe
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.trainer import run
+from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.trainer import resolve, run
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.storage import write_atomically
 
@@ -19,11 +20,13 @@ class Job:
 
     cell: Cell
     seed: int
+    number: int
+    total: int
 
     @property
     def title(self) -> str:
         """For progress bars."""
-        return f"{self.cell.column} {self.cell.row} seed {self.seed}"
+        return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
 
 
 def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]) -> list[Job]:
@@ -43,7 +46,8 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
     missing = [cell for cell in chosen if cell.missing]
     if len(missing) == len(chosen):
         raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
-    return [Job(cell, seed) for seed in seeds for cell in chosen if cell.spec is not None]
+    pairs = [(cell, seed) for seed in seeds for cell in chosen if cell.spec is not None]
+    return [Job(cell, seed, number, len(pairs)) for number, (cell, seed) in enumerate(pairs, 1)]
 
 
 def reproduce(
@@ -65,6 +69,7 @@ def reproduce(
     recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
+    resolve(device)  # a word that means no device leaves nothing behind
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
     found = []
@@ -74,9 +79,20 @@ def reproduce(
         spec, folder = replace(job.cell.spec, seed=job.seed), out / job.cell.folder(job.seed)
         try:
             found.append(run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job)))
-        except RuntimeError:
-            found.append(records.read(folder))
+        except RuntimeError as error:
+            found.append(_failed(spec, labels, folder, error))
     return found
+
+
+def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: RuntimeError) -> Record:
+    """The record that a run left; one that failed before it had any, such as for want of memory, is made up here."""
+    if (folder / records.RECORD).is_file():
+        left = records.read(folder)
+        if left.status == records.FAILED:
+            return left
+    reason = f"{type(error).__name__}: {error}"
+    data = {"status": records.FAILED, "spec": spec.to_dict(), "labels": labels, "error": reason}
+    return Record({"format": records.FORMAT, **data}, folder=folder)
 
 
 def _seeds_below(out: Path, name: str, scale: str) -> set[int]:

@@ -113,10 +113,10 @@ class Run:
 
     @property
     def error(self) -> str:
-        """The last line of what went wrong, shortened."""
-        lines = str(self.record.data.get("error") or "").strip().splitlines()
-        last = lines[-1].strip() if lines else ""
-        return last if len(last) <= LONGEST_ERROR else last[: LONGEST_ERROR - 3] + "..."
+        """What went wrong in one line, shortened: the first of a message, the last of a traceback."""
+        lines = str(self.record.data.get("error") or "").strip().splitlines() or [""]
+        line = lines[-1 if lines[0].startswith("Traceback") else 0].strip()
+        return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 3] + "..."
 
     @cached_property
     def lines(self) -> dict[float, dict[str, Any]]:

@@ -11,7 +11,7 @@ from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.reproduce import Job, choose, reproduce
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import summary
-from mlrsnet.lab.screen.train import boards
+from mlrsnet.lab.screen.train import boards, raise_failed
 from mlrsnet.lab.watch import Watcher
 
 
@@ -33,7 +33,7 @@ def show_reproduce(
     root: Path | None,
     tensorboard: bool,
 ) -> None:
-    """Run a recipe and report on it; stopped in between, the report tells what there is."""
+    """Run a recipe and report on it."""
     console = Console()
     try:
         with bars(console) as progress:
@@ -44,15 +44,17 @@ def show_reproduce(
 
             found = reproduce(name, scale, out, seeds=seeds, only=only, device=device, root=root, watch=watch)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on where it was stopped") from None
-    page, _ = write_report(out)
-    for section in read_report(out).sections:
-        for table in section.tables:
-            console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
-    for record in found:
-        if record.status == records.FAILED:
-            console.print(f"failed: {record.folder}: {record.data.get('error')}", soft_wrap=True)
-    console.print(f"report: {page}", soft_wrap=True)
+        raise KeyboardInterrupt(
+            f"the same command goes on where it was stopped, `mlrsnet report {out}` shows what is there"
+        ) from None
+    failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
+    if any(records.find(out)):
+        page, _ = write_report(out)
+        for section in read_report(out).sections:
+            for table in section.tables:
+                console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
+        print(f"report: {page}")
+    raise_failed(failed, len(found))
 
 
 def show_report(folder: Path, out: Path | None) -> None:

@@ -12,7 +12,7 @@ from mlrsnet.lab import records
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.screen.progress import Bar, bars
-from mlrsnet.lab.screen.tables import result_table
+from mlrsnet.lab.screen.tables import run_lines
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import run
 from mlrsnet.lab.watch import Watcher
@@ -37,7 +37,7 @@ def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Op
 def show_train(spec: RunSpec, out: Path | None, device: str, root: Path | None, tensorboard: bool) -> None:
     """One training, in a folder of its own."""
     folder = out or Path("runs") / run_name(spec)
-    train_all([(spec, folder, "training")], device, root, tensorboard)
+    train_all([(spec, folder, "training")], folder, device, root, tensorboard)
 
 
 def run_name(spec: RunSpec) -> str:
@@ -50,9 +50,14 @@ def run_name(spec: RunSpec) -> str:
 def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None) -> None:
     """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
     console, spec = Console(), RunSpec.from_dict(fields)
+    if out.is_dir():
+        raise ValueError(f"--out must be a file, got the folder {out}: add a name such as learned.safetensors")
     folder = out.with_name(out.name + ".run")
-    with bars(console) as progress:
-        record = run(spec, folder, device=device, root=root, watchers=[Bar(progress, "learning")])
+    try:
+        with bars(console) as progress:
+            record = run(spec, folder, device=device, root=root, watchers=[Bar(progress, "learning")])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on where it was stopped") from None
     if record.status != records.FINISHED:
         raise ValueError(
             f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
@@ -61,25 +66,37 @@ def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path
     schedule.save(out)
     shutil.rmtree(folder)
     lrs = record.trace["lr"]
-    console.print(describe(schedule), soft_wrap=True, highlight=False)
-    console.print(f"LR           {lrs[0]:.4g} at the start, {lrs[len(lrs) // 2]:.4g} halfway, {lrs[-1]:.4g} at the end")
-    console.print(f"schedule:    {out}", soft_wrap=True)
+    print(describe(schedule))
+    print(f"LR           {lrs[0]:.4g} at the start, {lrs[len(lrs) // 2]:.4g} halfway, {lrs[-1]:.4g} at the end")
+    print(f"\nschedule: {out}")
 
 
-def train_all(jobs: Sequence[tuple[RunSpec, Path, str]], device: str, root: Path | None, tensorboard: bool) -> None:
-    """Trainings one after the other, a bar each."""
-    console, found = Console(), []
-    folder = jobs[0][1]
+def train_all(
+    jobs: Sequence[tuple[RunSpec, Path, str]], top: Path, device: str, root: Path | None, tensorboard: bool
+) -> None:
+    """Trainings below `top` one after the other, a bar each; one that fails does not keep the others from their turn."""
+    found, failed, last = [], [], None
     try:
-        with bars(console) as progress:
-            for spec, folder, title in jobs:
-                watchers = [Bar(progress, title), *boards(folder, tensorboard)]
-                found.append(run(spec, folder, device=device, root=root, watchers=watchers))
+        with bars(Console()) as progress:
+            for number, (spec, folder, title) in enumerate(jobs, 1):
+                name = title if len(jobs) == 1 else f"{number}/{len(jobs)} {title}"
+                watchers = [Bar(progress, name), *boards(folder, tensorboard)]
+                try:
+                    found.append(run(spec, folder, device=device, root=root, watchers=watchers))
+                except RuntimeError as error:
+                    failed.append(f"{folder}: {type(error).__name__}: {error}")
+                    last = error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"go on with: mlrsnet runs resume {folder}") from None
-    console.print(result_table("Result", found))
-    for record in found:
-        console.print(f"record: {record.folder}", soft_wrap=True)
+        raise KeyboardInterrupt(f"go on with: mlrsnet runs resume {top}") from None
+    if found:
+        print("\n".join(run_lines(found)))
+    raise_failed(failed, len(jobs), last)
+
+
+def raise_failed(failed: Sequence[str], total: int, last: Exception | None = None) -> None:
+    """The command's own failure, after everything else was said."""
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {total} runs failed; {'; '.join(failed)}") from last
 
 
 def boards(folder: Path, wanted: bool) -> list[Watcher]:

@@ -1,0 +1,78 @@
+"""The command line as a user has it: words in, exit code and what is printed out."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from mlrsnet import cli
+from mlrsnet.lab import records
+from mlrsnet.lab.training import Training
+
+
+def run(capsys, *words):
+    try:
+        code = cli.main([str(word) for word in words])
+    except SystemExit as stop:
+        code = stop.code
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+def complaint(capsys, *words, code=2):
+    """What a command that must fail says: one line, and no traceback."""
+    found, _, err = run(capsys, *words)
+    assert found == code, err
+    assert err.startswith("mlrsnet")
+    assert ": error: " in err
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Presses Ctrl-C once, after so many steps of this process."""
+    plain, pressed = Training.step, []
+
+    def press_after(steps):
+        def step(self):
+            plain(self)
+            pressed.append(self)
+            if len(pressed) == steps:
+                signal.raise_signal(signal.SIGINT)
+
+        pressed.clear()
+        monkeypatch.setattr(Training, "step", step)
+
+    return press_after
+
+
+@pytest.fixture
+def break_schedule(monkeypatch):
+    """Makes every training under a schedule fail, in its first step or while it is set up; None repairs it."""
+    plain_step, plain_setting = Training.step, Training._setting
+
+    def break_it(name, when="step"):
+        def step(self):
+            if self.spec.schedule == name and when == "step":
+                raise RuntimeError("out of memory\nby 3 bytes [enforce fail]")
+            plain_step(self)
+
+        def setting(self):
+            if self.spec.schedule == name and when == "setup":
+                raise RuntimeError("out of memory")
+            return plain_setting(self)
+
+        monkeypatch.setattr(Training, "step", step)
+        monkeypatch.setattr(Training, "_setting", setting)
+
+    return break_it
+
+
+def status(folder):
+    return records.read(Path(folder)).status
+
+
+def everything_below(folder):
+    """Every file and its bytes: what must not change."""
+    return {path: path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}

@@ -168,11 +168,20 @@ def test_the_stem_can_be_chosen_against_the_side(name):
     assert torch.equal(chosen(large), image_model(name, 3, 32).eval()(large))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenetv2"])
-def test_a_replaced_first_convolution_is_initialised_like_the_others(name):
-    first = next(layer for layer in image_model(name).modules() if isinstance(layer, nn.Conv2d))
+@pytest.mark.parametrize(("name", "options"), [("resnet18", {"init": "he"}), ("mobilenetv2", {})])
+def test_a_replaced_first_convolution_is_initialised_like_the_others(name, options):
+    first = next(layer for layer in image_model(name, **options).modules() if isinstance(layer, nn.Conv2d))
     expected = (2 / (first.out_channels * 9)) ** 0.5  # He et al. (2015), fan out
     assert first.weight.std().item() == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("side", "init", "he"), [(32, "auto", False), (128, "auto", True), (32, "he", True), (128, "torch", False)]
+)
+def test_small_resnets_start_from_torchs_own_weights_and_large_ones_from_torchvisions(side, init, he):
+    layer = image_model("resnet18", 3, side, init=init).layer2[0].conv2
+    fan = layer.in_channels * 9  # in and out alike
+    assert layer.weight.std().item() == pytest.approx((2 / fan) ** 0.5 if he else (1 / (3 * fan)) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("name", [*RUN, *TEXT])

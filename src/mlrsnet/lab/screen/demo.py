@@ -26,7 +26,7 @@ def show_demo(epochs: int, seeds: int, schedule: Schedule | None, out: Path, dev
     with bars(console) as progress:
         if schedule is None:
             shutil.rmtree(out / "learning", ignore_errors=True)
-            run(learning(epochs), out / "learning", device="cpu", watchers=[Bar(progress, "learning")])
+            run(learning(epochs), out / "learning", device=device, watchers=[Bar(progress, "learning")])
             schedule = Schedule.load(out / "learning" / records.SCHEDULE)
         schedule.save(file)
         learned = schedule

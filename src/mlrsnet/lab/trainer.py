@@ -259,7 +259,8 @@ def summarise(epochs: Sequence[Mapping[str, Any]], better: str) -> dict[str, Any
     if not evaluated:
         return {}
     last = evaluated[-1]
-    best = (max if better == "higher" else min)(evaluated, key=lambda line: line["test_metric"])
+    numbers = [line for line in evaluated if not math.isnan(line["test_metric"])] or evaluated
+    best = (max if better == "higher" else min)(numbers, key=lambda line: line["test_metric"])
     return {
         "epoch": last["epoch"],
         "last": last["test_metric"],

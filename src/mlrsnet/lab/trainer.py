@@ -117,9 +117,9 @@ class Loop:
         """To the end of the spec, or of the user's patience."""
         for watcher in self.watchers:
             watcher.begin(self.record, self.training.step_count, self.training.total_steps)
-        status = FAILED
+        status, stop = FAILED, PoliteStop()
         try:
-            with PoliteStop() as stop:
+            with stop:
                 status = self._epochs(stop)
         except KeyboardInterrupt:
             status = INTERRUPTED
@@ -129,6 +129,8 @@ class Loop:
             raise
         finally:
             self._close(status)
+        if stop.asked:  # while the last epoch was evaluated
+            raise KeyboardInterrupt
         return self.record
 
     def _epochs(self, stop: PoliteStop) -> str:

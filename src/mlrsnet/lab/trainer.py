@@ -206,6 +206,7 @@ class Loop:
             self.epoch_seconds += time.perf_counter() - since
         content = io.BytesIO()
         state = {
+            "spec": self.record.spec,
             "training": self.training.state_dict(),
             "epochs": self.record.epochs,
             "trace": self.record.trace,
@@ -220,6 +221,8 @@ class Loop:
     def _resume(self, path: Path) -> None:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
+            if state["spec"] != self.record.spec:
+                raise ValueError("another spec")
             self.training.load_state_dict(state["training"])
             self.record = replace(self.record, epochs=state["epochs"], trace=state["trace"])
             self.seconds, self.epoch_seconds = state["seconds"]

@@ -233,14 +233,19 @@ class Loop:
 
     def _close(self, status: str) -> None:
         self._describe(status)
+        try:
+            self._write_end()
+        finally:  # also on a full disk, or progress bars would stay
+            for watcher in self.watchers:
+                watcher.end(self.record)
+
+    def _write_end(self) -> None:
         folder = self.record.folder
-        if folder is not None and status in records.ENDED:
+        if folder is not None and self.record.ended:
             self.training.decider.leave(folder)
         records.write(self.record)
-        if folder is not None and status in records.ENDED:
+        if folder is not None and self.record.ended:
             (folder / records.CHECKPOINT).unlink(missing_ok=True)
-        for watcher in self.watchers:
-            watcher.end(self.record)
 
     def _describe(self, status: str) -> None:
         data, epochs = self.record.data, self.record.epochs

@@ -26,7 +26,7 @@ class Board(Watcher):
     def begin(self, record: Record, step: int, total_steps: int) -> None:
         """What was drawn after the checkpoint is hidden."""
         if step < total_steps:
-            self.writer = self.open_writer(str(self.folder), purge_step=step if step else None)
+            self.writer = self.open_writer(str(self.folder), purge_step=step + 1 if step else None)
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
         """The curves of one epoch."""

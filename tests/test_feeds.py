@@ -1,6 +1,7 @@
 """Batches: what the training sees, in which order, and again after a stop."""
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -114,7 +115,9 @@ def test_a_seed_is_an_order_of_the_data_and_another_seed_another_one():
 
 def test_seeds_that_differ_in_their_upper_bits_only_are_different_seeds():
     task = picture_task()
-    orders = {tuple(take(PictureFeed(task, "train", 20, seed, CPU), 1)[0][1].tolist()) for seed in (0, 2**32, 2**33, 2**63)}
+    orders = {
+        tuple(take(PictureFeed(task, "train", 20, seed, CPU), 1)[0][1].tolist()) for seed in (0, 2**32, 2**33, 2**63)
+    }
     assert len(orders) == 4
 
 
@@ -216,7 +219,7 @@ class Copyist(Spy):
 
     def __init__(self, text):
         super().__init__()
-        self.follows = {int(a): int(b) for a, b in zip(text, text[1:], strict=False)}
+        self.follows = dict(pairwise(text.tolist()))
 
     def forward(self, tokens, state):
         logits = torch.zeros(*tokens.shape, 11)

@@ -100,11 +100,17 @@ BAD = {
     "schedule": ({"schedule": "cosin"}, f"schedule must be one of {', '.join(SCHEDULES)}; got 'cosin'"),
     "schedule number": ({"schedule": 1}, "schedule must be one of"),
     **{
-        f"{name}_options": ({f"{name}_options": ["x"]}, f"{name}_options must be an object of names and values, got ['x']")
+        f"{name}_options": (
+            {f"{name}_options": ["x"]},
+            f"{name}_options must be an object of names and values, got ['x']",
+        )
         for name in ("task", "model", "optimizer", "schedule")
     },
     "options nothing": ({"model_options": None}, "model_options must be an object of names and values, got None"),
-    "task option": ({"task_options": {"class": [1]}}, "digits has no option 'class', got class=[1]: its options are val_size,"),
+    "task option": (
+        {"task_options": {"class": [1]}},
+        "digits has no option 'class', got class=[1]: its options are val_size,",
+    ),
     "task option value": ({"task_options": {"leaky": "false"}}, "leaky must be True or False, got 'false'"),
     "text option": ({"task": "ptb", "task_options": {"fraction": 1}}, "ptb has no option 'fraction'"),
     "model option": (

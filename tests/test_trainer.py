@@ -17,7 +17,8 @@ import pytest
 import torch
 from torch import nn
 
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Gamma, LSTMNet, Schedule
+from mlrsnet.gamma import STATISTICS
 from mlrsnet.lab import averaging, deciders, records, trainer
 from mlrsnet.lab.deciders import Decider
 from mlrsnet.lab.feeds import Score
@@ -187,6 +188,19 @@ def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not():
     assert first.trace["loss"][0] != other.trace["loss"][0]
 
 
+@pytest.mark.parametrize("schedule", ["learned", "mlr-snet"])
+def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedule_file, texts):
+    """From the first loss, or the first perplexity where LRs have to be larger."""
+    options = {"schedule": schedule_file} if schedule == "learned" else {}
+    given = {"schedule": schedule, "schedule_options": {**options, "scale": 0.01}}
+    picture, text = run(tiny(**given), device="cpu"), run(of_text(**given), root=texts, device="cpu")
+    vocabulary = text.data["task"]["num_classes"]
+    assert picture.epochs[0]["gamma"] == pytest.approx(Gamma()(picture.trace["loss"][0], 2), rel=1e-4)
+    by_loss, by_perplexity = (Gamma(statistic=name)(text.trace["loss"][0], vocabulary) for name in STATISTICS)
+    assert text.epochs[0]["gamma"] == pytest.approx(by_perplexity, rel=1e-4)
+    assert by_perplexity > 1.5 * by_loss
+
+
 @pytest.mark.parametrize("net", ["lstm", "mlp"])
 @pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}])
 def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):
@@ -345,11 +359,11 @@ def test_the_traces_lrs_are_those_that_moved_the_weights(schedule, options, sche
 
 def test_a_trace_of_a_long_run_has_at_most_a_thousand_points_evenly_spread(tmp_path):
     notes = Notes()
-    spec = tiny(batch_size=1, epochs=5, schedule="cosine")
+    spec = tiny(batch_size=2, epochs=9, schedule="cosine")  # an odd number of steps an epoch
     record = run(spec, device="cpu", watchers=[notes])
     steps = record.trace["step"]
-    assert len(notes.losses) == record.data["total_steps"] == 246 * 5
-    assert steps == list(range(0, 1230, 2))
+    assert len(notes.losses) == record.data["total_steps"] == 123 * 9
+    assert steps == list(range(0, 1107, 2))
     assert record.trace["loss"] == pytest.approx([notes.losses[step] for step in steps], rel=1e-5)
     assert record.trace["lr"] == pytest.approx([notes.lrs[step] for step in steps], rel=1e-5)
     assert_same(stop_and_resume(spec, tmp_path, device="cpu"), record)
@@ -677,9 +691,11 @@ def test_a_checkpoint_of_another_run_is_not_taken_for_this_ones(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(Training, "step", lambda self: pytest.fail("it trains"))
+    steps = []
+    monkeypatch.setattr(Training, "step", steps.append)
     with pytest.raises(OSError, match="file"):
         run(tiny(), tmp_path / "file" / "run", device="cpu")
+    assert not steps
 
 
 @pytest.mark.parametrize("stays_full", [False, True])
@@ -901,20 +917,28 @@ def test_tensorboard_shows_loss_lr_gamma_hypergradient_and_accuracy(tmp_path):
     found = curves(tmp_path)
     for name in ("loss", "lr"):
         steps, values = zip(*found[f"step/{name}"], strict=True)
-        assert list(steps) == record.trace["step"]
+        assert list(steps) == [step + 1 for step in record.trace["step"]]  # an epoch's last is its line's
         assert values == pytest.approx(record.trace[name], rel=1e-5)
     for name in ("gamma", "hypergradient", "test_metric", "val_metric", "train_loss", "val_loss", "test_loss"):
         expected = [(line["step"], pytest.approx(line[name], rel=1e-5)) for line in record.epochs]
         assert found[f"epoch/{name}"] == expected
 
 
-@pytest.mark.parametrize("stop", [Stop(), Stop(times=2), StopAtEnd(2)])
+class BreakAtEnd(Watcher):
+    """Fails after an epoch was drawn and before it is kept."""
+
+    def epoch(self, line, losses, lrs):
+        if line["epoch"] == 2:
+            raise RuntimeError("no network")
+
+
+@pytest.mark.parametrize("stop", [Stop(), Stop(times=2), StopAtEnd(2), BreakAtEnd()])
 def test_the_curves_of_a_run_that_was_stopped_are_those_of_one_that_was_not(stop, tmp_path):
     from mlrsnet.lab.board import Board
 
     spec = tiny(epochs=4)
     run(spec, device="cpu", watchers=[Board(tmp_path / "whole")])
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
         run(spec, tmp_path / "run", device="cpu", watchers=[Board(tmp_path / "board"), stop], checkpoint_seconds=0)
     run(spec, tmp_path / "run", device="cpu", watchers=[Board(tmp_path / "board")])
     assert curves(tmp_path / "board") == curves(tmp_path / "whole")

@@ -692,7 +692,7 @@ def test_a_checkpoint_of_another_run_is_not_taken_for_this_ones(tmp_path):
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     steps = []
-    monkeypatch.setattr(Training, "step", steps.append)
+    monkeypatch.setattr(Training, "step", lambda self: steps.append(self))
     with pytest.raises(OSError, match="file"):
         run(tiny(), tmp_path / "file" / "run", device="cpu")
     assert not steps

@@ -22,12 +22,16 @@ def evaluation_weights(optimizer: Optimizer, model: nn.Module, forward: Callable
     """Inside, the model has the weights to evaluate, and batch norms that saw them; afterwards all is as before."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
     before = [(norm, norm.momentum, {name: b.clone() for name, b in norm.named_buffers()}) for norm in norms]
+    weights = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
     optimizer.eval()  # type: ignore[attr-defined]
     try:
         _recalibrate(model, norms, forward)
         yield
     finally:
         optimizer.train()  # type: ignore[attr-defined]
+        with torch.no_grad():  # which leaves rounding errors
+            for parameter, weight in weights:
+                parameter.copy_(weight)
         for norm, momentum, buffers in before:
             norm.momentum = momentum
             norm.load_state_dict(buffers, strict=False)

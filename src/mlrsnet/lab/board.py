@@ -24,13 +24,14 @@ class Board(Watcher):
         self.writer: Any = None
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
-        """What was drawn after the checkpoint is hidden."""
+        """What was drawn of the epoch that goes on is hidden: it will be drawn again."""
         if step < total_steps:
-            self.writer = self.open_writer(str(self.folder), purge_step=step if step else None)
+            drawn = step - step % record.data["steps_per_epoch"]
+            self.writer = self.open_writer(str(self.folder), purge_step=drawn + 1 if step else None)
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
         """The curves of one epoch."""
-        first, stride = line["step"] - len(losses), max(1, len(losses) // POINTS)
+        first, stride = line["step"] - len(losses) + 1, max(1, len(losses) // POINTS)
         for offset in range(0, len(losses), stride):
             self.writer.add_scalar("step/loss", losses[offset], first + offset)
             self.writer.add_scalar("step/lr", lrs[offset], first + offset)

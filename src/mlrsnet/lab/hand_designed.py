@@ -36,7 +36,7 @@ def exponential(time: Time, *, factor: float = 0.95) -> float:
 
 def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:
     """Half cosines from 1 to `end`, each `growth` times as long as the one before (10, 20, 40, ... of 200 epochs)."""
-    _check.whole_number("growth", growth)
+    _check.whole_number("growth", growth, hint="cycles that shrink would never reach the end")
     cycle, t = max(1.0, first_cycle * time.total), float(time.t)
     while t >= cycle:
         t, cycle = t - cycle, cycle * growth

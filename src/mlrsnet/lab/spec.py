@@ -1,6 +1,7 @@
 """`RunSpec`: one training, said completely; JSON in and out."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -53,28 +54,34 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_every", "sequence_length"):
-            _check.whole_number(name, getattr(self, name))
-        _check.whole_number("seed", self.seed, 0)
-        _check.positive("lr", self.lr)
-        if _check.real("weight_decay", self.weight_decay) < 0:
+            self._set(name, _check.whole_number(name, getattr(self, name)))
+        self._set("seed", _check.whole_number("seed", self.seed, 0))
+        self._set("lr", _check.positive("lr", self.lr))
+        self._set("weight_decay", _check.real("weight_decay", self.weight_decay))
+        if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay!r}")
         if self.clip_norm is not None:
-            _check.positive("clip_norm", self.clip_norm, "or null for none")
+            self._set("clip_norm", _check.positive("clip_norm", self.clip_norm, "or null for none"))
         _check.one_of("precision", self.precision, PRECISIONS)
         if not isinstance(self.deterministic, bool):
             raise ValueError(f"deterministic must be true or false, got {self.deterministic!r}")
         self._check_names()
 
     def _check_names(self) -> None:
-        for name in ("task", "model", "optimizer", "schedule"):
-            given = getattr(self, f"{name}_options")
-            if not isinstance(given, dict):
-                raise ValueError(f"{name}_options must be an object of names and values, got {given!r}")
+        for field_name in (f"{name}_options" for name in _NAMED):
+            self._set(field_name, _plain(field_name, getattr(self, field_name)))
+        if not isinstance(self.task, str | os.PathLike):
+            raise ValueError(f"task must be a name or a path, got {self.task!r}")
+        self._set("task", os.fspath(self.task))
         tasks.check(self.task, self.task_options)
         models.check(self.model, self.model_options)
         _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         named.check("optimizer_options", self.optimizer, OPTIMIZERS[self.optimizer], self.optimizer_options)
         deciders.check(self.schedule, self.schedule_options)
+
+    def _set(self, name: str, value: Any) -> None:
+        """A field as plain JSON would give it back, so that specs that mean the same are equal."""
+        object.__setattr__(self, name, value)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
@@ -125,6 +132,16 @@ class RunSpec:
 
 
 _NAMED = ("task", "model", "optimizer", "schedule")
+
+
+def _plain(name: str, options: Any) -> Any:
+    """A copy in plain JSON types."""
+    if not isinstance(options, dict):
+        raise ValueError(f"{name} must be an object of names and values, got {options!r}")
+    try:
+        return json.loads(json.dumps(options, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold what JSON can hold, got {options!r} ({error})") from None
 
 
 def _in_brackets(options: Mapping[str, Any]) -> str:

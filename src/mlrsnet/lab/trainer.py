@@ -117,9 +117,9 @@ class Loop:
         """To the end of the spec, or of the user's patience."""
         for watcher in self.watchers:
             watcher.begin(self.record, self.training.step_count, self.training.total_steps)
-        status = FAILED
+        status, stop = FAILED, PoliteStop()
         try:
-            with PoliteStop() as stop:
+            with stop:
                 status = self._epochs(stop)
         except KeyboardInterrupt:
             status = INTERRUPTED
@@ -129,6 +129,8 @@ class Loop:
             raise
         finally:
             self._close(status)
+        if stop.asked:  # while the last epoch was evaluated
+            raise KeyboardInterrupt
         return self.record
 
     def _epochs(self, stop: PoliteStop) -> str:
@@ -204,6 +206,7 @@ class Loop:
             self.epoch_seconds += time.perf_counter() - since
         content = io.BytesIO()
         state = {
+            "spec": self.record.spec,
             "training": self.training.state_dict(),
             "epochs": self.record.epochs,
             "trace": self.record.trace,
@@ -218,6 +221,8 @@ class Loop:
     def _resume(self, path: Path) -> None:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
+            if state["spec"] != self.record.spec:
+                raise ValueError("another spec")
             self.training.load_state_dict(state["training"])
             self.record = replace(self.record, epochs=state["epochs"], trace=state["trace"])
             self.seconds, self.epoch_seconds = state["seconds"]
@@ -228,14 +233,19 @@ class Loop:
 
     def _close(self, status: str) -> None:
         self._describe(status)
+        try:
+            self._write_end()
+        finally:  # also on a full disk, or progress bars would stay
+            for watcher in self.watchers:
+                watcher.end(self.record)
+
+    def _write_end(self) -> None:
         folder = self.record.folder
-        if folder is not None and status in records.ENDED:
+        if folder is not None and self.record.ended:
             self.training.decider.leave(folder)
         records.write(self.record)
-        if folder is not None and status in records.ENDED:
+        if folder is not None and self.record.ended:
             (folder / records.CHECKPOINT).unlink(missing_ok=True)
-        for watcher in self.watchers:
-            watcher.end(self.record)
 
     def _describe(self, status: str) -> None:
         data, epochs = self.record.data, self.record.epochs
@@ -259,7 +269,8 @@ def summarise(epochs: Sequence[Mapping[str, Any]], better: str) -> dict[str, Any
     if not evaluated:
         return {}
     last = evaluated[-1]
-    best = (max if better == "higher" else min)(evaluated, key=lambda line: line["test_metric"])
+    numbers = [line for line in evaluated if not math.isnan(line["test_metric"])] or evaluated
+    best = (max if better == "higher" else min)(numbers, key=lambda line: line["test_metric"])
     return {
         "epoch": last["epoch"],
         "last": last["test_metric"],

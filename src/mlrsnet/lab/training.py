@@ -265,7 +265,8 @@ class Trace:
 def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
     """Around a training: its random numbers are its own, and a GPU is fast, or the same bits every time."""
     on_gpu = device.type == "cuda"
-    before = (torch.backends.cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
+    benchmark, is_deterministic = torch.backends.cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         try:
             if on_gpu:
@@ -275,5 +276,5 @@ def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
             with torch.cuda.stream(torch.cuda.Stream(device)) if on_gpu else nullcontext():
                 yield
         finally:
-            torch.backends.cudnn.benchmark = before[0]
-            torch.use_deterministic_algorithms(before[1])
+            torch.backends.cudnn.benchmark = benchmark
+            torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)

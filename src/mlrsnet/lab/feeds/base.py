@@ -59,5 +59,6 @@ def require_batch(part: str, batches: int, batch_size: int, available: str) -> N
 
 def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator]:
     """An order for an epoch, the same on every device, and the generator for what else is random in it."""
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
+    number = seed * 1_000_003 + epoch
+    generator = torch.Generator().manual_seed((number ^ number >> 32) % 2**32)  # torch looks at the last 32 bits only
     return torch.randperm(count, generator=generator), generator

@@ -39,8 +39,8 @@ class TextFeed:
         rows = self.cursor + self.rows
         inputs, targets = self.columns.index_select(0, rows), self.columns.index_select(0, rows + 1)
         self.cursor += self.length
-        # A copy, because backward() still needs what the model began with when the memory is renewed.
-        logits, memory = model(inputs, tuple(tensor.clone() for tensor in self.memory))
+        before = tuple(tensor.clone() for tensor in self.memory)  # backward() reads it after the copy below
+        logits, memory = model(inputs, before)
         for kept, new in zip(self.memory, memory, strict=True):
             kept.copy_(new.detach())
         return cross_entropy(logits.flatten(0, 1), targets.flatten())

@@ -1,6 +1,7 @@
 """Optimizers by name. On a GPU with tensor LRs and fused kernels, so that a step can be captured in a CUDA graph."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ def sgdm(
 
 
 def adam(
+    kind: Callable[..., Optimizer],
     parameters: Parameters,
     lr: Any,
     weight_decay: float,
@@ -40,26 +42,9 @@ def adam(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> Optimizer:
-    """Adam; weight decay goes into the gradient."""
-    return Adam(
-        parameters, lr=lr, weight_decay=weight_decay, betas=(beta1, beta2), eps=eps, fused=fused, capturable=fused
-    )
-
-
-def adamw(
-    parameters: Parameters,
-    lr: Any,
-    weight_decay: float,
-    fused: bool,
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> Optimizer:
-    """Adam with decoupled weight decay."""
-    return AdamW(
-        parameters, lr=lr, weight_decay=weight_decay, betas=(beta1, beta2), eps=eps, fused=fused, capturable=fused
-    )
+    """Adam, whose weight decay goes into the gradient, or AdamW, where it goes into the weights."""
+    betas = (beta1, beta2)
+    return kind(parameters, lr=lr, weight_decay=weight_decay, betas=betas, eps=eps, fused=fused, capturable=fused)
 
 
 def schedule_free_sgd(
@@ -108,8 +93,8 @@ def prodigy(
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "sgd": sgd,
     "sgdm": sgdm,
-    "adam": adam,
-    "adamw": adamw,
+    "adam": partial(adam, Adam),
+    "adamw": partial(adam, AdamW),
     "schedule-free-sgd": schedule_free_sgd,
     "schedule-free-adamw": schedule_free_adamw,
     "prodigy": prodigy,

@@ -387,11 +387,17 @@ def test_an_untrained_language_model_is_as_good_as_guessing():
 WRONG = {
     "unknown picture network": (
         lambda: build_image("resnet19", (3, 32, 32), 10),
-        "name must be one of resnet18, .*mlp",
+        "model must be one of resnet18, .*mlp",
     ),
-    "unknown text network": (lambda: build_text("gru", 10), "name must be one of lstm, transformer; got 'gru'"),
-    "text as picture": (lambda: build_image("lstm", (3, 32, 32), 10), "reads text: use build_text"),
-    "picture as text": (lambda: build_text("mlp", 10), "reads pictures: use build_image"),
+    "unknown text network": (lambda: build_text("gru", 10), "model must be one of lstm, transformer; got 'gru'"),
+    "text as picture": (
+        lambda: build_image("lstm", (3, 32, 32), 10),
+        "model must be one for pictures, resnet18.*; got 'lstm', which reads text",
+    ),
+    "picture as text": (
+        lambda: build_text("mlp", 10),
+        "model must be one for text, lstm, transformer; got 'mlp', which reads pictures",
+    ),
     "unknown option": (
         lambda: build_image("wrn-28-10", (3, 32, 32), 10, widen=2),
         "model has no option 'widen' for 'wrn-28-10': its options are depth, width, dropout",

@@ -1,7 +1,9 @@
 """Optimizers by name. On a GPU with tensor LRs and fused kernels, so that a step can be captured in a CUDA graph."""
 
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from functools import partial
+from io import StringIO
 from typing import Any
 
 import torch
@@ -81,13 +83,14 @@ def prodigy(
 ) -> Optimizer:
     """Mishchenko and Defazio 2024, from the package `prodigyopt`; lr multiplies its own estimate, 1 is the default."""
     kind = _package("prodigyopt", "Prodigy", "prodigyopt")
-    return kind(
-        parameters,
-        lr=lr,
-        weight_decay=weight_decay,
-        safeguard_warmup=safeguard_warmup,
-        use_bias_correction=bias_correction,
-    )
+    with redirect_stdout(StringIO()):  # it says on stdout how it decays weights
+        return kind(
+            parameters,
+            lr=lr,
+            weight_decay=weight_decay,
+            safeguard_warmup=safeguard_warmup,
+            use_bias_correction=bias_correction,
+        )
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {

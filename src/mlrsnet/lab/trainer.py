@@ -108,7 +108,7 @@ class Loop:
             self.record.data.update(labels=earlier.data["labels"], timing=earlier.data["timing"])
         self.stride = max(1, -(-training.total_steps // TRACE_POINTS))
         self.seconds = self.epoch_seconds = 0.0  # before this process; of this epoch, before the last checkpoint in it
-        self.clock = self.saved_at = time.perf_counter()
+        self.clock = self.saved_at = self.told_at = time.perf_counter()
         if folder is not None and (folder / records.CHECKPOINT).is_file():
             self._resume(folder / records.CHECKPOINT)
         records.write(self.record)  # an unwritable folder is told before the work, not after
@@ -139,7 +139,7 @@ class Loop:
             begin = time.perf_counter()
             for _ in range(training.steps_per_epoch - training.step_count % training.steps_per_epoch):
                 training.step()
-                if stop.asked or (training.step_count % 64 == 0 and self._now_and_then()):
+                if self._now_and_then() or stop.asked:
                     self._save(begin)
                     begin = self.saved_at
                     if stop.asked:
@@ -151,6 +151,10 @@ class Loop:
         return FINISHED
 
     def _now_and_then(self) -> bool:
+        """Tell the watchers, every 64 steps or every second; whether it is time for a checkpoint."""
+        if self.training.step_count % 64 and time.perf_counter() - self.told_at < 1:
+            return False
+        self.told_at = time.perf_counter()
         for watcher in self.watchers:
             watcher.steps(self.training.step_count)
         return self._is_time()
@@ -173,6 +177,7 @@ class Loop:
         alive = math.isfinite(line["train_loss"])
         if not alive or line["epoch"] % training.spec.eval_every == 0 or training.step_count == training.total_steps:
             line |= self._evaluate()
+            alive = alive and math.isfinite(line["val_loss"] + line["test_loss"])
         line |= training.decider.scalars()
         self._keep(line, losses, lrs)
         training.trace.restore([], [])

@@ -56,8 +56,8 @@ def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn
     438
     """
     if name in TEXT:
-        raise ValueError(f"name must be a network for pictures, got {name!r}, which reads text: use build_text")
-    builder = IMAGE[_check.one_of("name", name, IMAGE)]
+        raise ValueError(f"model must be one for pictures, {', '.join(IMAGE)}; got {name!r}, which reads text")
+    builder = IMAGE[_check.one_of("model", name, IMAGE)]
     named.check("model", name, builder, options)
     hint = "a classifier tells two or more apart"
     return builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, hint), **options)
@@ -70,8 +70,8 @@ def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
     370
     """
     if name in IMAGE:
-        raise ValueError(f"name must be a network for text, got {name!r}, which reads pictures: use build_image")
-    builder = TEXT[_check.one_of("name", name, TEXT)]
+        raise ValueError(f"model must be one for text, {', '.join(TEXT)}; got {name!r}, which reads pictures")
+    builder = TEXT[_check.one_of("model", name, TEXT)]
     named.check("model", name, builder, options)
     return builder(_check.whole_number("vocabulary", vocabulary, 2, "it is the number of tokens"), **options)
 

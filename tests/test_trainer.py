@@ -521,9 +521,9 @@ def test_a_stop_is_written_down_and_the_run_goes_on(number, tmp_path):
     assert notes.heard == [("begin", 0, 122), ("epoch", 1), ("end", "interrupted")]
     assert [line["epoch"] for line in stopped.epochs] == [1]
     assert stopped.result["epoch"] == 1
-    assert checkpoint_step(tmp_path) == 65  # the step after the signal, in mid-epoch
+    assert checkpoint_step(tmp_path) == 64  # the step after the signal, in mid-epoch
     record = run(tiny(), tmp_path, device="cpu", watchers=[again])
-    assert again.heard == [("begin", 65, 122), ("epoch", 2), ("end", "finished")]
+    assert again.heard == [("begin", 64, 122), ("epoch", 2), ("end", "finished")]
     assert_same(record, run(tiny(), device="cpu", labels={"row": "a"}))
     assert record.data["timing"]["started"] == stopped.data["timing"]["started"]
     assert record.data["timing"]["seconds"] > stopped.data["timing"]["seconds"]

@@ -92,6 +92,8 @@ class Training:
         self.step_count = state["step"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:  # which takes the LRs from where the checkpoint was read
+            group["lr"] = group["lr"].to(self.device) if isinstance(group["lr"], Tensor) else group["lr"]
         self.decider.load_state_dict(state["decider"])
         self.data.train.load_state_dict(state["train"])
         self.data.val.load_state_dict(state["val"])
@@ -191,6 +193,7 @@ class Graphs:
         self.whole: torch.cuda.CUDAGraph | None = None
         self.gradients: tuple[torch.cuda.CUDAGraph, Tensor, list[Tensor | None]] | None = None
         self.held_out: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Sequence[Tensor | None]]] | None = None
+        self.held_out_is_warm = False
         has_tensor_lr = isinstance(training.optimizer.param_groups[0]["lr"], Tensor)
         self.capturable = training.decider.capturable and has_tensor_lr
 
@@ -202,7 +205,10 @@ class Graphs:
             self.training.decide(self._replay_gradients())
 
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """Of a held-out batch that is ready."""
+        """Of a held-out batch that is ready; the first time eagerly, as its shape may be new to this process."""
+        if not self.held_out_is_warm:
+            self.held_out_is_warm = True
+            return self.training.prepared_val_gradients()
         if self.held_out is None:
             self.held_out = captured(self.training.prepared_val_gradients)
         graph, found = self.held_out

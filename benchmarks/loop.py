@@ -11,6 +11,7 @@ CPU: an epoch of the small CNN on digits against a bare loop over tensors in mem
 
 import argparse
 import json
+import os
 import platform
 import tempfile
 import time
@@ -35,7 +36,7 @@ from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.training import Training, reproducible
 
 EPOCHS = 1000  # a horizon that no loop below reaches
-WORKERS = 8
+WORKERS = min(8, os.cpu_count() or 1)
 
 
 def interleaved(epochs: dict[str, Callable[[], Any]], rounds: int, wait: Callable[[], None]) -> dict[str, float]:
@@ -111,10 +112,8 @@ def on_gpu(root: Path | None, rounds: int) -> dict[str, float]:
         plain_step = in_a_row(trainings["meta_training"], due=False)
         meta_step = in_a_row(trainings["meta_training"], due=True)
     task = tasks.load("cifar10", root=root)
-    plain = {
-        name: interleaved({name: eager_epoch(task, bf16)}, 2, torch.cuda.synchronize)[name]
-        for name, bf16 in (("eager_fp32", False), ("eager_bf16", True))
-    }
+    loops = {"eager_fp32": eager_epoch(task, False), "eager_bf16": eager_epoch(task, True)}
+    plain = interleaved(loops, max(2, rounds // 2), torch.cuda.synchronize)
     fastest = min(plain.values())
     return {
         "steps_per_epoch": trainings["cosine"].steps_per_epoch,

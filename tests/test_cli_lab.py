@@ -309,8 +309,9 @@ def test_ones_own_pictures_train(capsys, pictures):
     code, _, err = run(capsys, "train", "--task", "mine.npz", *QUICK, "--batch-size", 32)
     assert code == 0, err
     (folder,) = Path("runs").iterdir()
-    assert folder.name.startswith("mine-npz-mlp")
+    assert folder.name.startswith("mine-mlp")
     assert record(folder).data["task"]["num_classes"] == 3
+    assert Path(record(folder).spec["task"]).is_absolute()  # a run may be resumed from elsewhere
 
 
 @pytest.mark.parametrize("command", ["train", "metatrain"])

@@ -1,6 +1,8 @@
 """The lab's loop in CUDA graphs; run by hand on a machine with a GPU."""
 
 import json
+import os
+import signal
 import warnings
 from dataclasses import replace
 
@@ -112,6 +114,29 @@ def test_a_stopped_run_goes_on_to_the_same_record(schedule, tmp_path):
     parts = run(spec, tmp_path / "run", device="cuda")
     assert parts.comparable() == whole.comparable()
     assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "finished"
+
+
+class Press(Watcher):
+    """Ctrl-C in the middle of an epoch."""
+
+    def steps(self, step):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_run_goes_on_from_the_middle_of_an_epoch(schedule, tmp_path):
+    spec = replace(spec_for(schedule), batch_size=16, epochs=2)
+    whole = run(spec, device="cuda")
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "run", device="cuda", watchers=[Press()])
+    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+
+
+def test_validation_batches_of_another_size_are_captured_after_a_resume_too(tmp_path):
+    spec = replace(spec_for("mlr-snet"), batch_size=400, epochs=6, deterministic=False)  # 297 pictures to validate
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(3)])
+    assert run(spec, tmp_path / "run", device="cuda").status == "finished"
 
 
 @pytest.mark.parametrize("model", ["lstm", "transformer"])

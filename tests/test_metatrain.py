@@ -740,9 +740,19 @@ def test_gradients_of_ones_own_teach_the_network_as_a_validation_loss_does():
 def test_parameters_without_a_validation_gradient_do_not_count():
     run = Setting(OPTIMIZERS["sgd"], batch_norm=False)
     run.meta.val_loss = None
-    run.meta.val_gradients = lambda: (torch.tensor(1.0), [None] * len(list(run.model.parameters())))
+    number = len(list(run.model.parameters()))
+    run.meta.val_gradients = lambda: (torch.tensor(1.0), [None] * number)
     run.train(range(1))
     assert run.meta.last_hypergradient == 0
+
+
+def test_gradients_of_another_number_are_named():
+    run = Setting(OPTIMIZERS["sgd"], batch_norm=False)
+    run.meta.val_loss, run.meta.val_gradients = None, lambda: (torch.tensor(1.0), [None])
+    number = len(list(run.model.parameters()))
+    message = rf"val_gradients\(\) must return one gradient or None for each of the model's {number} parameters, got 1"
+    with pytest.raises(ValueError, match=message):
+        run.train(range(1))
 
 
 @pytest.mark.parametrize(

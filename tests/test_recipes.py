@@ -156,8 +156,10 @@ def test_a_short_training_has_everything_scaled_with_its_horizon():
             short, paper = spec(row, "short", column), spec(row, "paper", column)
             assert short.epochs == 60
             assert short.schedule_options.get("every", 30) == 30
-            same = ("task", "model", "optimizer", "schedule", "batch_size", "lr", "weight_decay")
+            same = ("task", "optimizer", "schedule", "batch_size", "lr", "weight_decay")
             assert [getattr(short, name) for name in same] == [getattr(paper, name) for name in same]
+            assert short.model == "resnet18"
+            assert paper.model == {"CIFAR-10": "resnet18", "CIFAR-100": "wrn-28-10"}[column]
     assert lrs("SGDR", "short")[5 * STEPS] == pytest.approx(lrs("SGDR", "paper")[50 * STEPS // 3], rel=1e-3)
 
 

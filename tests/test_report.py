@@ -213,13 +213,11 @@ def test_runs_of_another_scale_in_the_same_folder_are_not_averaged_with_it(tmp_p
 
 
 def test_runs_of_other_settings_under_one_label_are_kept_apart(tmp_path):
-    leave_run(tmp_path / "a", row="Fixed", spec={"lr": 0.1, "schedule_options": {"load": "a"}})
-    leave_run(tmp_path / "b", row="Fixed", spec={"lr": 0.1, "schedule_options": {"load": "b"}, "seed": 1})
-    leave_run(tmp_path / "c", row="Fixed", spec={"lr": 0.3})
-    assert [(row.name, len(row.runs)) for row in only_table(tmp_path).rows] == [
-        ("Fixed (lr 0.1)", 2),
-        ("Fixed (lr 0.3)", 1),
-    ]
+    leave_run(tmp_path / "a", row="Fixed", spec={"schedule_options": {"schedule": "a", "scale": 1.0}})
+    leave_run(tmp_path / "b", row="Fixed", spec={"schedule_options": {"schedule": "b", "scale": 1.0}, "seed": 1})
+    leave_run(tmp_path / "c", row="Fixed", spec={"schedule_options": {"schedule": "a", "scale": 2.0}})
+    rows = {row.name: len(row.runs) for row in only_table(tmp_path).rows}
+    assert rows == {"Fixed (scale 1)": 2, "Fixed (scale 2)": 1}  # a schedule a seed is no other setting
 
 
 def test_unfinished_runs_are_listed_and_not_averaged(tmp_path):

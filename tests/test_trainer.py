@@ -17,11 +17,13 @@ import pytest
 import torch
 from torch import nn
 
+import mlrsnet
 from mlrsnet import Gamma, LSTMNet, Schedule
 from mlrsnet.gamma import STATISTICS
 from mlrsnet.lab import averaging, deciders, records, trainer
 from mlrsnet.lab.deciders import Decider
 from mlrsnet.lab.feeds import Score
+from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
@@ -223,11 +225,13 @@ def test_a_record_says_what_was_run_on_what_and_with_which_result(tmp_path):
     assert data == record.data
     assert set(data) == {
         *("format", "status", "spec", "labels", "versions", "device", "commit", "metric", "task", "num_parameters"),
-        *("steps_per_epoch", "total_steps", "result", "timing"),
+        *("steps_per_epoch", "total_steps", "result", "timing", "sessions"),
     }
     assert data["spec"] == tiny().to_dict()
     assert RunSpec.from_file(tmp_path / "record.json") == tiny()
     assert data["labels"] == {"row": "SGD"}
+    same = {key: data[key] for key in ("versions", "device", "commit")}
+    assert data["sessions"] == [{**same, "from_step": 0}]
     assert data["versions"].keys() >= {"mlrsnet", "torch"}
     assert data["task"] == {"num_classes": 2, "train": 246, "val": 53, "test": 61, "note": ""}
     assert data["num_parameters"] == 64 * 8 + 8 + 8 * 2 + 2
@@ -297,8 +301,8 @@ def test_nothing_in_a_training_depends_on_the_test_data(schedule, monkeypatch):
     honest = run(spec, device="cpu")
     evaluate = Training.evaluate
 
-    def lie(self, part):
-        return Score(0.123 * self.step_count, 1.0) if part == "test" else evaluate(self, part)
+    def lie(self, *parts):
+        return evaluate(self, *parts) | {"test": Score(0.123 * self.step_count, 1.0)}
 
     monkeypatch.setattr(Training, "evaluate", lie)
     lied = run(spec, device="cpu")
@@ -372,8 +376,9 @@ def test_a_trace_of_a_long_run_has_at_most_a_thousand_points_evenly_spread(tmp_p
 def test_val_strategy_divides_by_4_exactly_when_validation_stops_improving(monkeypatch):
     found = iter([3.0, 2.0, 2.5, 1.9, 1.9, 1.0])
 
-    def evaluate(self, part):
-        return Score(next(found), 50.0) if part == "val" else Score(9.0, 10.0)
+    def evaluate(self, *parts):
+        assert parts == ("val", "test")
+        return {"val": Score(next(found), 50.0), "test": Score(9.0, 10.0)}
 
     monkeypatch.setattr(Training, "evaluate", evaluate)
     record = run(tiny(schedule="val-strategy", epochs=6, batch_size=64, lr=0.064), device="cpu")
@@ -382,6 +387,21 @@ def test_val_strategy_divides_by_4_exactly_when_validation_stops_improving(monke
     options = {"divisor": 10}
     spec = tiny(schedule="val-strategy", schedule_options=options, epochs=3, batch_size=64, lr=0.5)
     assert [line["lr"] for line in run(spec, device="cpu").epochs] == pytest.approx([0.5, 0.5, 0.05])
+
+
+def test_val_strategy_is_told_of_every_epoch_however_seldom_others_are():
+    record = run(tiny(schedule="val-strategy", epochs=5, eval_every=4, batch_size=64), device="cpu")
+    assert all("val_loss" in line for line in record.epochs)
+    with pytest.raises(ValueError, match="divisor must be > 1, got 1"):
+        Training(tiny(schedule="val-strategy", schedule_options={"divisor": 1}), CPU)
+
+
+def test_the_test_data_cannot_make_a_training_diverge(monkeypatch):
+    evaluate = Training.evaluate
+    monkeypatch.setattr(
+        Training, "evaluate", lambda self, *parts: evaluate(self, *parts) | {"test": Score(math.inf, 1.0)}
+    )
+    assert run(tiny(), device="cpu").status == "finished"
 
 
 def test_gradients_are_clipped_to_the_norm_asked_for_and_no_shorter_ones(monkeypatch):
@@ -509,6 +529,85 @@ def test_schedule_free_is_evaluated_at_the_average_with_batch_norms_that_saw_it(
 
 
 # Stopped, killed, and on a full disk
+
+
+@pytest.fixture
+def fresh_commit(monkeypatch):
+    """The commit is asked for anew, before the test and after it."""
+    monkeypatch.delenv("MLRSNET_COMMIT", raising=False)
+    records.commit.cache_clear()
+    yield
+    records.commit.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_commit")
+def test_the_commit_is_the_packages_own_and_says_what_was_changed(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(mlrsnet, "__file__", str(package / "__init__.py"))
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "Begin")
+    found = []
+    for change in (
+        lambda: None,  # a repository that does not know the package: someone's project around an environment
+        lambda: (git("add", "package"), git("commit", "--quiet", "--message", "Add")),
+        lambda: (package / "new.py").write_text(""),
+        lambda: monkeypatch.setenv("MLRSNET_COMMIT", "told"),
+    ):
+        change()
+        records.commit.cache_clear()
+        found.append(records.commit())
+    assert found[0] is None
+    assert len(found[1]) == 12
+    assert found[2:] == [f"{found[1]}-changed", "told"]
+
+
+@pytest.mark.usefixtures("fresh_commit")
+def test_a_record_names_every_session_that_trained_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLRSNET_COMMIT", "first")
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+    monkeypatch.setenv("MLRSNET_COMMIT", "second")
+    records.commit.cache_clear()
+    sessions = run(tiny(), tmp_path, device="cpu").data["sessions"]
+    assert [(session["commit"], session["from_step"]) for session in sessions] == [("first", 0), ("second", 64)]
+
+
+def test_a_run_goes_on_on_the_device_it_was_begun_on_only(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+    path = tmp_path / "checkpoint.pt"
+    torch.save(torch.load(path) | {"device": "cuda"}, path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"was begun on cuda, got the device cpu: go on with --device cuda, or delete"):
+        run(tiny(), tmp_path, device="cpu")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    run(tiny(epochs=1), tmp_path, device="cpu")
+    code = f"""
+import sys
+from pathlib import Path
+from mlrsnet.lab.lock import held
+with held(Path({str(tmp_path)!r})):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "held\n"
+    (tmp_path / "record.json").write_text(
+        (tmp_path / "record.json").read_text().replace('"status": "finished"', '"status": "running"')
+    )
+    with pytest.raises(RunInUseError, match="is being trained by another process: wait for it, or use another folder"):
+        run(tiny(epochs=1), tmp_path, device="cpu")
+    child.kill()  # no farewell: the lock goes with the process
+    child.communicate()
+    assert run(tiny(epochs=1), tmp_path, device="cpu").status == "finished"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

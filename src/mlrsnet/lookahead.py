@@ -136,13 +136,20 @@ class OpenStep:
         self, loss: Tensor, gradients: Sequence[Tensor | None], model: nn.Module, group: Group = None
     ) -> tuple[float, float]:
         """The same from a loss and gradients that were computed elsewhere, in the order of `model.parameters()`."""
-        found = {id(p): v for p, v in zip(model.parameters(), gradients, strict=True) if v is not None}
+        own = list(model.parameters())
+        if len(own) != len(gradients):
+            raise ValueError(
+                f"val_gradients() must return one gradient or None for each of the model's {len(own)} parameters, got "
+                f"{len(gradients)}"
+            )
+        found = {id(p): v for p, v in zip(own, gradients, strict=True) if v is not None}
         pairs = [
             (found[id(p)], change) for p, change in zip(self.parameters, self.change, strict=True) if id(p) in found
         ]
         value = loss.detach().reshape(()).double()
         dot = _dot([v for v, _ in pairs], [change for _, change in pairs]).double() if pairs else 0.0 * value
-        mean_loss, slope = _over_ranks(value, dot, group, sharded=False)
+        sharded = any(isinstance(p, DTensor) for p in self.parameters)
+        mean_loss, slope = _over_ranks(value, dot, group, sharded)
         return mean_loss, slope / MEASURING_LR
 
 

@@ -162,16 +162,16 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
     loss_axes, accuracy_axes, lr_axes = figure.subplots(1, 3)
     for name in dict.fromkeys(run.schedule for run in runs):
         those = [run for run in runs if run.schedule == name]
-        epochs = len(those[0].test_accuracy)
+        epochs = min(len(run.test_accuracy) for run in those)  # one that diverged is shorter
         style = {
             "label": name,
             "linewidth": 2.4 if name == LEARNED else 1.3,
             "color": "black" if name == LEARNED else None,
         }
-        loss = torch.tensor([[line["train_loss"] for line in run.record.epochs] for run in those]).mean(0)
-        lr = torch.tensor([run.record.trace["lr"] for run in those]).mean(0)
+        loss = _mean([[line["train_loss"] for line in run.record.epochs] for run in those])
+        lr = _mean([run.record.trace["lr"] for run in those])
         loss_axes.plot(range(1, epochs + 1), loss, **style)
-        accuracy_axes.plot(range(1, epochs + 1), torch.tensor([run.test_accuracy for run in those]).mean(0), **style)
+        accuracy_axes.plot(range(1, epochs + 1), _mean([run.test_accuracy for run in those]), **style)
         lr_axes.plot(torch.arange(len(lr)) * epochs / len(lr), lr, **style)
     loss_axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
     accuracy_axes.set(xlabel="epoch", ylabel="test accuracy (%)")
@@ -182,3 +182,8 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
     seeds = len({run.record.spec["seed"] for run in runs})
     figure.suptitle(f"Digits 5 to 9, small CNN, SGD, mean of {seeds} seeds.  {LEARNED} learned on {schedule.card.name}")
     figure.savefig(path, dpi=130)
+
+
+def _mean(curves: list[list[float]]) -> torch.Tensor:
+    """Over the seeds, as far as all of them go."""
+    return torch.tensor([list(values) for values in zip(*curves, strict=False)]).mean(1)

@@ -26,6 +26,8 @@ def fixed(time: Time) -> float:
 
 def multistep(time: Time, *, milestones: Sequence[float] = (0.3, 0.6, 0.9), factor: float = 0.1) -> float:
     """Times `factor` after each milestone; the paper divides by 10 every 60 of 200 epochs."""
+    for milestone in milestones:
+        _part("each of milestones", milestone)
     return float(factor ** sum(time.t >= round(part * time.total) for part in milestones))
 
 
@@ -37,7 +39,7 @@ def exponential(time: Time, *, factor: float = 0.95) -> float:
 def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:
     """Half cosines from 1 to `end`, each `growth` times as long as the one before (10, 20, 40, ... of 200 epochs)."""
     _check.whole_number("growth", growth, hint="cycles that shrink would never reach the end")
-    cycle, t = max(1.0, first_cycle * time.total), float(time.t)
+    cycle, t = max(1.0, _part("first_cycle", first_cycle) * time.total), float(time.t)
     while t >= cycle:
         t, cycle = t - cycle, cycle * growth
     return end + (1 - end) * _half_cosine(t / cycle)
@@ -55,7 +57,7 @@ def linear(time: Time, *, end: float = 0.0) -> float:
 
 def one_cycle(time: Time, *, rise: float = 0.3, start: float = 0.04, end: float = 4e-6) -> float:
     """Up by a half cosine for the part `rise` of training, then down; the LR only, momentum is left alone."""
-    top = rise * time.total
+    top = _part("rise", rise) * time.total
     if time.t < top:
         return 1 - (1 - start) * _half_cosine(time.t / top)
     return end + (1 - end) * _half_cosine((time.t - top) / (time.total - top))
@@ -89,6 +91,13 @@ def factors(name: str, total: int, per_epoch: int, *, warmup: float = 0.0, **opt
     if not all(0 <= factor < math.inf for factor in found):
         raise ValueError(f"{name} must give LRs >= 0 at every step, got others with {options}: change its options")
     return found
+
+
+def _part(name: str, value: object) -> float:
+    part = _check.real(name, value, "a part of the training, such as 0.3")
+    if not 0 < part <= 1:
+        raise ValueError(f"{name} must be in (0, 1], a part of the training and not epochs, got {value!r}")
+    return part
 
 
 def _half_cosine(part: float) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from mlrsnet import _check
 from mlrsnet.lab import options as named
 
 Parameters = Iterable[nn.Parameter]
@@ -30,6 +31,8 @@ def sgdm(
     nesterov: bool = False,
 ) -> Optimizer:
     """Heavy ball, or Nesterov's."""
+    if not 0 <= _check.real("momentum", momentum) < 1:
+        raise ValueError(f"momentum must be in [0, 1), got {momentum!r}")
     return SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 

@@ -1,12 +1,12 @@
 """What a run leaves: a folder of plain files, readable while it runs and after it was killed.
 
-    record.json         spec, labels, versions, device, git commit, status, result, timing
+    record.json         spec, labels, versions, device, git commit, status, result, timing; where it was stopped and went on
     epochs.jsonl        one line an epoch: losses, metrics, LR, seconds
     trace.json          loss and LR of about a thousand steps
     checkpoint.pt       to go on from; removed when the run is finished
     schedule.safetensors  what a meta-training has learned
 
-Numbers that differ between two equal runs (dates, seconds) stand under `timing` and `seconds` only.
+What differs between two equal runs (dates, seconds, interruptions) stands under `timing`, `sessions` and `seconds` only.
 """
 
 import json
@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import mlrsnet
 from mlrsnet.storage import write_atomically
 
 FORMAT = 1
@@ -64,7 +65,7 @@ class Record:
 
     def comparable(self) -> dict[str, Any]:
         """Everything that two equal runs share."""
-        same = {key: value for key, value in self.data.items() if key != "timing"}
+        same = {key: value for key, value in self.data.items() if key not in ("timing", "sessions")}
         epochs = [{key: value for key, value in line.items() if key != "seconds"} for line in self.epochs]
         return {"record": same, "epochs": epochs, "trace": self.trace}
 
@@ -144,13 +145,15 @@ def commit() -> str | None:
     """
     if told := os.environ.get("MLRSNET_COMMIT"):
         return told
-    here = Path(__file__).parent
+    package = Path(mlrsnet.__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
+        done = subprocess.run(["git", *words], cwd=package, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        git("ls-files", "--error-unmatch", "__init__.py")  # a repository around an installed package is not its own
+        changed = git("status", "--porcelain", "--", ".")
         return git("rev-parse", "--short=12", "HEAD").strip() + ("-changed" if changed.strip() else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlrsnet import _check
-from mlrsnet.lab import records
+from mlrsnet.lab import records, tasks
 from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Recipe
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
@@ -69,8 +69,11 @@ def reproduce(
     recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
-    resolve(device)  # a word that means no device leaves nothing behind
+    resolve(device)  # a word that means no device leaves nothing behind, nor does data that is not there
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
+    for spec in {job.cell.column: job.cell.spec for job in jobs}.values():
+        assert spec is not None
+        tasks.load(spec.task, root=root, **spec.task_options)
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
     found = []
     for job in jobs:

@@ -56,6 +56,8 @@ class RunSpec:
         for name in ("epochs", "batch_size", "eval_every", "sequence_length"):
             self._set(name, _check.whole_number(name, getattr(self, name)))
         self._set("seed", _check.whole_number("seed", self.seed, 0))
+        if self.seed >= 2**32:
+            raise ValueError(f"seed must be below 2^32, got {self.seed}: torch knows no others")
         self._set("lr", _check.positive("lr", self.lr))
         self._set("weight_decay", _check.real("weight_decay", self.weight_decay))
         if self.weight_decay < 0:

@@ -18,6 +18,7 @@ import torch
 from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.lab import records
+from mlrsnet.lab.lock import held
 from mlrsnet.lab.models import num_parameters
 from mlrsnet.lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
 from mlrsnet.lab.signals import PoliteStop
@@ -55,6 +56,7 @@ def run(
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; the state at that step is in the folder.
+        RunInUseError: another process trains in the folder.
 
     >>> record = run(RunSpec(task="digits", model="mlp", epochs=1), device="cpu")
     >>> record.status, record.result["epoch"]
@@ -70,7 +72,11 @@ def run(
     place = resolve(device)
     with reproducible(place, spec.deterministic):
         training = Training(spec, place, root)
-        return Loop(training, folder, earlier, dict(labels or {}), list(watchers), checkpoint_seconds).run()
+        try:
+            with held(folder):
+                return Loop(training, folder, earlier, dict(labels or {}), list(watchers), checkpoint_seconds).run()
+        finally:
+            training.close()
 
 
 def resolve(device: str) -> torch.device:
@@ -105,12 +111,14 @@ class Loop:
         self.training, self.watchers, self.checkpoint_seconds = training, watchers, checkpoint_seconds
         self.record = Record(_heading(training, labels), [], {"step": [], "loss": [], "lr": []}, folder)
         if earlier is not None:
-            self.record.data.update(labels=earlier.data["labels"], timing=earlier.data["timing"])
+            self.record.data.update({key: earlier.data[key] for key in ("labels", "timing")})
+            self.record.data["sessions"] = [*earlier.data.get("sessions", []), *self.record.data["sessions"]]
         self.stride = max(1, -(-training.total_steps // TRACE_POINTS))
         self.seconds = self.epoch_seconds = 0.0  # before this process; of this epoch, before the last checkpoint in it
         self.clock = self.saved_at = self.told_at = time.perf_counter()
         if folder is not None and (folder / records.CHECKPOINT).is_file():
             self._resume(folder / records.CHECKPOINT)
+        self.record.data["sessions"][-1]["from_step"] = training.step_count
         records.write(self.record)  # an unwritable folder is told before the work, not after
 
     def run(self) -> Record:
@@ -174,21 +182,19 @@ class Loop:
             "lr": lrs[-1],
             "seconds": seconds,
         }
-        alive = math.isfinite(line["train_loss"])
-        if not alive or line["epoch"] % training.spec.eval_every == 0 or training.step_count == training.total_steps:
+        due = line["epoch"] % training.spec.eval_every == 0 or training.step_count == training.total_steps
+        if due or training.decider.reads_val_loss or not math.isfinite(line["train_loss"]):
             line |= self._evaluate()
-            alive = alive and math.isfinite(line["val_loss"] + line["test_loss"])
         line |= training.decider.scalars()
         self._keep(line, losses, lrs)
         training.trace.restore([], [])
         for watcher in self.watchers:
             watcher.epoch(line, losses, lrs)
-        return alive
+        return math.isfinite(line["train_loss"]) and math.isfinite(line.get("val_loss", 0.0))
 
     def _evaluate(self) -> dict[str, float]:
         training, line = self.training, {}
-        for part in ("val", "test"):
-            found = training.evaluate(part)
+        for part, found in training.evaluate("val", "test").items():
             line[f"{part}_loss"] = found.loss
             line[f"{part}_metric"] = _perplexity(found.loss) if training.is_text else found.accuracy
         training.decider.end_epoch(line["val_loss"])
@@ -207,12 +213,14 @@ class Loop:
         folder = self.record.folder
         if folder is None:
             return
+        training = self.training.state_dict()  # waits for the device, so that the time is right
         if since is not None:
             self.epoch_seconds += time.perf_counter() - since
         content = io.BytesIO()
         state = {
             "spec": self.record.spec,
-            "training": self.training.state_dict(),
+            "device": self.training.device.type,
+            "training": training,
             "epochs": self.record.epochs,
             "trace": self.record.trace,
             "seconds": [self._elapsed(), self.epoch_seconds],
@@ -228,13 +236,22 @@ class Loop:
             state = torch.load(path, map_location="cpu", weights_only=True)
             if state["spec"] != self.record.spec:
                 raise ValueError("another spec")
-            self.training.load_state_dict(state["training"])
+            begun_on = state["device"]
+            if begun_on == self.training.device.type:
+                self.training.load_state_dict(state["training"])
             self.record = replace(self.record, epochs=state["epochs"], trace=state["trace"])
             self.seconds, self.epoch_seconds = state["seconds"]
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # bytes that are no checkpoint can fail in any way
             raise ValueError(
                 f"{path} is not a checkpoint of this run ({type(error).__name__}): delete it to begin anew"
             ) from None
+        if begun_on != self.training.device.type:
+            raise ValueError(
+                f"the run in {path.parent} was begun on {begun_on}, got the device {self.training.device.type}: go on "
+                f"with --device {begun_on}, or delete {path.name} to begin anew"
+            )
 
     def _close(self, status: str) -> None:
         self._describe(status)
@@ -294,14 +311,18 @@ def device_name(device: torch.device) -> str:
 
 def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
     task = training.task
+    where = {
+        "versions": {"mlrsnet": __version__, **versions()},
+        "device": device_name(training.device),
+        "commit": records.commit(),
+    }
     return {
         "format": records.FORMAT,
         "status": RUNNING,
         "spec": training.spec.to_dict(),
         "labels": labels,
-        "versions": {"mlrsnet": __version__, **versions()},
-        "device": device_name(training.device),
-        "commit": records.commit(),
+        **where,
+        "sessions": [where],
         "metric": PERPLEXITY if training.is_text else ACCURACY,
         "task": {"num_classes": task.num_classes, **task.sizes, "note": task.note},
         "num_parameters": num_parameters(training.model),

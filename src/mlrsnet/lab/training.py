@@ -63,14 +63,18 @@ class Training:
                 self.graphs = Graphs(self)
         self.step_count += 1
 
-    def evaluate(self, part: str) -> Score:
-        """The model on `val` or `test`."""
+    def evaluate(self, *parts: str) -> dict[str, Score]:
+        """The model on `val`, `test` or both."""
         with self._evaluation_weights():
             self.model.eval()
             with self._autocast():
-                found = self.data.evaluate(self.model, part)
+                found = {part: self.data.evaluate(self.model, part) for part in parts}
         self.model.train()
         return found
+
+    def close(self) -> None:
+        """Let go of the device's memory: the parts refer to each other, and a collector may come late."""
+        del self.graphs, self.decider, self.optimizer, self.model, self.data
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on."""
@@ -121,7 +125,7 @@ class Training:
             return self.data.val.loss(self.model)
 
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """The loss of the next held-out batch and its gradients; leaves no trace in the model."""
+        """The loss of the next held-out batch and its gradients; leaves no trace in the model, but for the random state."""
         self.data.val.prepare()
         return self.prepared_val_gradients() if self.graphs is None else self.graphs.val_gradients()
 

@@ -11,7 +11,7 @@ from mlrsnet.lab.deciders.learned import Learned
 from mlrsnet.lab.deciders.mlr_snet import MLRSNet
 from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
-from mlrsnet.lab.hand_designed import HAND_DESIGNED
+from mlrsnet.lab.hand_designed import HAND_DESIGNED, factors
 
 __all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "register"]
 
@@ -46,3 +46,4 @@ def check(name: str, options: Mapping[str, Any]) -> None:
         named.check("schedule_options", name, METHODS[name], options)
     else:
         named.check("schedule_options", name, HAND_DESIGNED[name], options, shared=["warmup"])
+        factors(name, 10, 1, **options)  # bad values are named here, before any data is read

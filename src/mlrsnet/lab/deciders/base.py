@@ -17,7 +17,7 @@ class Setting:
     """The training that a decider works in.
 
     `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
-    the order of the model's parameters, with everything else left as it was.
+    the order of the model's parameters, with the model left as it was.
     """
 
     model: nn.Module
@@ -37,10 +37,12 @@ class Decider:
 
     `step` is all that a subclass has to write. On a GPU the loop captures it, with the gradients' computation before it, in
     a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
-    is impossible, `capturable = False` makes every step eager, and `is_due` single ones.
+    is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
+    an evaluation after every epoch.
     """
 
     capturable = True
+    reads_val_loss = False
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.optimizer = setting, setting.optimizer
@@ -57,7 +59,7 @@ class Decider:
         """A step was replayed from the graph: count it."""
 
     def end_epoch(self, val_loss: float) -> None:
-        """An epoch has ended, with this loss on held-out data."""
+        """An epoch has ended and was evaluated, with this loss on held-out data."""
 
     def lr(self) -> float | Tensor:
         """The LR of the last step; where an optimizer estimates a factor of its own (Prodigy's d), with it."""

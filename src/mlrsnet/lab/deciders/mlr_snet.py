@@ -94,6 +94,8 @@ class MLRSNet(Decider):
 
 
 def _names(compat: str | Sequence[str]) -> list[str]:
+    if not isinstance(compat, str | list | tuple):
+        raise ValueError(f"compat must be a name or a list of names, got {compat!r}")
     return [compat] if isinstance(compat, str) else list(compat)
 
 

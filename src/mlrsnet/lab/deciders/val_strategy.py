@@ -12,9 +12,13 @@ from mlrsnet.lab.deciders.base import Decider, Setting
 class ValStrategy(Decider):
     """Looks at the validation loss after every epoch."""
 
+    reads_val_loss = True
+
     def __init__(self, setting: Setting, *, divisor: float = 4.0) -> None:
         super().__init__(setting)
         self.divisor = _check.positive("divisor", divisor)
+        if divisor <= 1:
+            raise ValueError(f"divisor must be > 1, got {divisor!r}: the LR is divided by it")
         self.best, self.current = math.inf, setting.lr
 
     def step(self, loss: Tensor) -> None:

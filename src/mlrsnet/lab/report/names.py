@@ -23,9 +23,10 @@ def same_spec(run: Run) -> str:
     return json.dumps(settings(run.spec), sort_keys=True)
 
 
-def same_scalars(run: Run) -> str:
-    """As `same_spec`, without the options: within a recipe each seed may, say, load a schedule of its own."""
-    return json.dumps({key: value for key, value in settings(run.spec).items() if key in run.spec}, sort_keys=True)
+def same_method(run: Run) -> str:
+    """As `same_spec`, but within a recipe each seed may use a schedule of its own, learned from that seed."""
+    own = ("schedule_options.schedule", "schedule_options.name")
+    return json.dumps({key: value for key, value in settings(run.spec).items() if key not in own}, sort_keys=True)
 
 
 def settings(spec: dict[str, Any]) -> dict[str, str]:

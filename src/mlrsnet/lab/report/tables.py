@@ -8,7 +8,7 @@ from typing import Any
 
 from mlrsnet.lab import records
 from mlrsnet.lab.report.gather import Cell, Gathered, Recipe
-from mlrsnet.lab.report.names import by, different, name, names, same_scalars, same_spec, shared
+from mlrsnet.lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
 from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
 
@@ -202,8 +202,8 @@ def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
     for label in labels:
         cell = recipe.cells.get((label, column), Cell())
         mine = [run for run in runs if run.labels["row"] == label]
-        groups = by(same_scalars, mine) or [[]]
-        apart = [key for key in different([group[0].spec for group in groups if group]) if "." not in key]
+        groups = by(same_method, mine) or [[]]
+        apart = different([group[0].spec for group in groups if group])
         for group in groups:
             # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label

@@ -53,8 +53,14 @@ def resume_runs(folder: Path, device: str, root: Path | None, tensorboard: bool)
     if not todo:
         print(f"nothing to do: {_count(len(found))} below {folder}, none unfinished")
         return
-    jobs = [(RunSpec.from_dict(record.spec), record.folder or folder, describe_run(record)) for record in todo]
-    train_all(jobs, folder, device, root, tensorboard)
+    jobs = []
+    for record in todo:
+        try:
+            jobs.append((RunSpec.from_dict(record.spec), record.folder or folder, describe_run(record)))
+        except ValueError as error:
+            print(f"left as it is: {record.folder}: {error}")
+    if jobs:
+        train_all(jobs, folder, device, root, tensorboard)
 
 
 def read_below(folder: Path) -> tuple[list[Record], list[str]]:

@@ -1,6 +1,7 @@
 """`mlrsnet train` and `mlrsnet metatrain` on a terminal."""
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from mlrsnet.lab import records
+from mlrsnet.lab import records, tasks
 from mlrsnet.lab.board import Board
+from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import run_lines
@@ -29,6 +31,9 @@ def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Op
         if fields.get(name, values.get(name)) != values.get(name):
             values.pop(f"{name}_options", None)  # they belong to another one
     values |= fields
+    task = str(values.get("task", ""))
+    if task.endswith(".npz") or (task not in tasks.KNOWN and task and Path(task).is_dir()):
+        values["task"] = os.path.abspath(task)  # a run may be resumed from another folder
     for field, name, value in options:
         values[f"{field}_options"] = {**values.get(f"{field}_options", {}), name: value}
     return RunSpec.from_dict(values)
@@ -83,9 +88,9 @@ def train_all(
                 watchers = [Bar(progress, name), *boards(folder, tensorboard)]
                 try:
                     found.append(run(spec, folder, device=device, root=root, watchers=watchers))
-                except RuntimeError as error:
+                except (RuntimeError, RunInUseError) as error:
                     failed.append(f"{folder}: {type(error).__name__}: {error}")
-                    last = error
+                    last = error.with_traceback(None)  # which would hold on to the training's memory
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"go on with: mlrsnet runs resume {top}") from None
     if found:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import SGD, lr_scheduler
 
-from mlrsnet.lab.hand_designed import HAND_DESIGNED, factors
+from mlrsnet.hand_designed import HAND_DESIGNED, factors
 
 LR = 0.3
 

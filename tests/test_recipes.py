@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from mlrsnet.lab import hand_designed, optimizers, records
+from mlrsnet import hand_designed
+from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, table1
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.reproduce import choose, reproduce

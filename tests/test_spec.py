@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlrsnet.lab.deciders import SCHEDULES
-from mlrsnet.lab.hand_designed import HAND_DESIGNED
+from mlrsnet.hand_designed import HAND_DESIGNED
 from mlrsnet.lab.models.build import IMAGE, TEXT
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.spec import PRECISIONS, RunSpec

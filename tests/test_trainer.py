@@ -172,7 +172,7 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
     spec = of_text(model, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.1))
     whole = run(spec, root=texts, device="cpu")
     assert whole.data["metric"] == {"name": "perplexity", "unit": "", "better": "lower"}
-    assert whole.epochs[-1]["train_loss"] < whole.epochs[0]["train_loss"]
+    assert whole.epochs[-1]["train_loss"] < whole.trace["loss"][0]
     for part in ("val", "test"):
         assert whole.epochs[-1][f"{part}_metric"] == pytest.approx(math.exp(whole.epochs[-1][f"{part}_loss"]), rel=1e-5)
     assert_same(stop_and_resume(spec, tmp_path / "run", root=texts, device="cpu"), whole)

@@ -31,28 +31,42 @@ class Carry(NamedTuple):
     memory: Tensor
 
 
+def begin(state: Tensor, lr: float) -> Carry:
+    """Before the first step: the network's initial memory and the optimizer's own LR, on the memory's device."""
+    count, value = torch.zeros((), dtype=torch.int64, device=state.device), torch.full((), math.nan, device=state.device)
+    return Carry(count, count - 1, count, count, count, value, value, torch.full_like(value, lr), state)
+
+
 def advance(
-    rule: Rule, weights: dict[str, Tensor], carry: Carry, loss: Tensor, total_steps: Tensor, scale: float
+    rule: Rule,
+    weights: dict[str, Tensor],
+    carry: Carry,
+    loss: Tensor,
+    total_steps: Tensor,
+    scale: float | Tensor,
+    num_classes: Tensor | None = None,
 ) -> Carry:
-    """One step as a pure function of tensors; see `Rule` for what a step is.
+    """One step as a pure function of tensors, which `torch.vmap` batches; see `Rule` for what a step is.
 
     Args:
         weights: the phases' weights, stacked along the first dimension.
         loss: a float32 scalar.
         scale: the whole factor before gamma.
+        num_classes: instead of the rule's, for trainings side by side that differ in it.
     """
     net, card, k = rule.schedule.net, rule.schedule.card, rule.schedule.num_phases
+    classes = rule.num_classes if num_classes is None else num_classes
     finite = torch.isfinite(loss)
     initial_loss = torch.where(carry.initial_loss.isnan(), loss, carry.initial_loss)
     phase = torch.clamp(k * carry.step // total_steps, max=k - 1)
 
     begins = carry.phase < 0
-    fresh = card.gamma.formula(torch.where(begins, initial_loss, loss), rule.num_classes)
+    fresh = card.gamma.formula(torch.where(begins, initial_loss, loss), classes)
     renews = begins | (phase != carry.phase) if card.gamma.policy == "per-phase" else begins
     gamma = torch.where(renews & torch.isfinite(fresh) & (fresh > 0), fresh, carry.gamma)
     divisor = torch.ones_like(loss)
-    if net.loss_scale == "log_classes" and rule.num_classes is not None:
-        divisor = divisor * math.log(rule.num_classes)
+    if net.loss_scale == "log_classes" and classes is not None:
+        divisor = divisor * (classes.log() if isinstance(classes, Tensor) else math.log(classes))
     elif net.loss_scale != "none":
         divisor = initial_loss
     usable = (gamma > 0) & (divisor > 0)  # false for NaN
@@ -60,7 +74,10 @@ def advance(
 
     scaled = torch.where(taken, loss / divisor, 0.0)
     low, high = card.warn_outside
-    chosen = {name: stacked.index_select(0, phase.view(1)).squeeze(0) for name, stacked in weights.items()}
+    if k == 1:
+        chosen = {name: stacked[0] for name, stacked in weights.items()}
+    else:
+        chosen = {name: stacked.index_select(0, phase.view(1)).squeeze(0) for name, stacked in weights.items()}
     progress = features.progress(carry.step, total_steps)
     factor, memory = predict(net, scaled.to(carry.memory.dtype), progress, carry.memory, chosen)
     lr = torch.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)

@@ -79,7 +79,7 @@ class Gamma:
             )
         return value
 
-    def formula(self, loss: Tensor, num_classes: int | None) -> Tensor:
+    def formula(self, loss: Tensor, num_classes: int | Tensor | None) -> Tensor:
         """The same without checks, on tensors: the caller looks for values that are not positive."""
         if self.value is not None:
             return torch.full_like(loss, self.value)

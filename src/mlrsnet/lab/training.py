@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from mlrsnet.lab import deciders, models, optimizers, tasks
 from mlrsnet.lab.averaging import averages, evaluation_weights
-from mlrsnet.lab.capture import captured
+from mlrsnet.capture import captured
 from mlrsnet.lab.deciders import Setting
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.spec import RunSpec

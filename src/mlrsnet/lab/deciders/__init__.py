@@ -11,7 +11,7 @@ from mlrsnet.lab.deciders.learned import Learned
 from mlrsnet.lab.deciders.mlr_snet import MLRSNet
 from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
-from mlrsnet.lab.hand_designed import HAND_DESIGNED, factors
+from mlrsnet.hand_designed import HAND_DESIGNED, factors
 
 __all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "register"]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mlrsnet.groups import set_lr
 from mlrsnet.lab.deciders.base import Decider, Setting
-from mlrsnet.lab.hand_designed import factors
+from mlrsnet.hand_designed import factors
 
 
 class ByTable(Decider):

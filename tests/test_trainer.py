@@ -138,7 +138,7 @@ def no_training(monkeypatch):
 def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     schedule, optimizer, schedule_file, tmp_path
 ):
-    options = {"learned": {"schedule": schedule_file}, "mlr-snet": {"every": 10, "hidden": 8}}.get(schedule, {})
+    options = {"learned": {"schedule": schedule_file}, "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1}}.get(schedule, {})
     spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
     if schedule == "mlr-snet" and optimizer in ("schedule-free-sgd", "schedule-free-adamw", "prodigy"):
         with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):
@@ -168,7 +168,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
 )
 def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimizer, schedule_file, texts, tmp_path):
     learned = {"schedule": schedule_file, "scale": 0.02}
-    options = {"learned": learned, "mlr-snet": {"every": 10, "hidden": 8}}.get(schedule, {})
+    options = {"learned": learned, "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1}}.get(schedule, {})
     spec = of_text(model, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.1))
     whole = run(spec, root=texts, device="cpu")
     assert whole.data["metric"] == {"name": "perplexity", "unit": "", "better": "lower"}

@@ -14,8 +14,9 @@ from commands import complaint, ctrl_c, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, load
-from mlrsnet.lab import demo
+from mlrsnet.lab import demo, horizon
 from mlrsnet.lab.records import CHECKPOINT
+from mlrsnet.lab.screen import demo as screen_demo
 
 __all__ = ["ctrl_c"]
 
@@ -209,25 +210,29 @@ def test_a_reader_that_has_enough_ends_a_command_quietly():
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))
-    words = ("--epochs", "2", "--seeds", "2", "--device", "cpu")
+    monkeypatch.setattr(horizon, "HELD_OUT_TASKS", 2)
+    monkeypatch.setattr(screen_demo, "GREEDY_EPOCHS", 2)
+    words = ("--generations", "2", "--epochs", "2", "--seeds", "2", "--device", "cpu")
     code, out, _ = run(capsys, "demo", *words, "--out", "first")
     assert code == 0
-    names = ["Fixed", "MultiStep", "Exponential", "SGDR", "Cosine", "MLR-SNet"]
+    names = ["Fixed", "MultiStep", "Exponential", "SGDR", "Cosine", "Full horizon", "MLR-SNet"]
     assert all(name in out for name in names)
     assert (tmp_path / "first" / "demo.png").stat().st_size > 20_000
-    learned = Schedule.load(tmp_path / "first" / "schedule.safetensors")
-    assert "classes [0, 1, 2, 3, 4]" in learned.card.learned_on
+    full, greedy = (Schedule.load(tmp_path / "first" / f"{name}.safetensors") for name in ("full-horizon", "mlr-snet"))
+    assert "[0, 1, 2, 3, 4]" in full.card.learned_on
+    assert "classes [0, 1, 2, 3, 4]" in greedy.card.learned_on
     record = json.loads((tmp_path / "first" / "demo.json").read_text())
-    assert record["schedule"]["name"] == "digits 0-4"
+    assert record["schedules"]["MLR-SNet"]["name"] == "digits 0-4"
     assert [row["schedule"] for row in record["rows"]] == names
-    assert [row["note"] for row in record["rows"]] == ["", "", "", "", "", "learned on digits 0-4"]
-    assert len(record["runs"]) == 12
-    assert all(len(run["lr"]) == 18 and min(run["lr"]) >= 0 for run in record["runs"])
+    notes = ["learned on small trainings on digits 0-4", "learned on digits 0-4"]
+    assert [row["note"] for row in record["rows"]] == [*[""] * 5, *notes]
+    assert len(record["runs"]) == 14
+    assert all(len(run["lr"]) == 36 and min(run["lr"]) >= 0 for run in record["runs"])
 
     run(capsys, "demo", *words, "--out", "second", "--schedule", "mine")
     again = json.loads((tmp_path / "second" / "demo.json").read_text())
-    hand_designed = [run for run in record["runs"] if run["schedule"] != "MLR-SNet"]
-    assert [run for run in again["runs"] if run["schedule"] != "MLR-SNet"] == hand_designed  # same seed, same run
+    hand_designed = [run for run in record["runs"] if run["schedule"] in names[:5]]
+    assert [run for run in again["runs"] if run["schedule"] in names[:5]] == hand_designed  # same seed, same run
     assert again["rows"][-1]["note"] == "learned on unnamed"
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
 from mlrsnet.lab.models import IMAGE, TEXT, LanguageModel, build_image, build_text, num_parameters
+from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.small_cnn import small_cnn
 from mlrsnet.lab.models.transformer import Block
 from mlrsnet.lab.models.wideresnet import WideBlock
@@ -236,6 +237,29 @@ def test_mlp_has_the_hidden_layers_asked_for():
         if isinstance(m, nn.Linear)
     ]
     assert sizes == [(64, 5), (5, 5), (5, 5), (5, 10)]
+
+
+@pytest.mark.parametrize(("norm", "kind"), [("batch", nn.BatchNorm1d), ("layer", nn.LayerNorm), ("none", None)])
+@pytest.mark.parametrize("name", ["mlp", "patch_net"])
+def test_hidden_layers_are_normalised_where_asked_for(name, norm, kind):
+    found = [
+        type(m) for m in image_model(name, 3, 8, norm=norm).modules() if isinstance(m, nn.BatchNorm1d | nn.LayerNorm)
+    ]
+    assert found == ([] if kind is None else [kind, kind])
+    with pytest.raises(ValueError, match="norm must be one of none, batch, layer; got 'group'"):
+        image_model(name, 3, 8, norm="group")
+
+
+def test_a_patch_network_uses_the_same_layer_for_every_patch():
+    torch.manual_seed(0)
+    model = PatchNet((2, 4, 4), 3, patch=2, width=5, hidden=6, norm="none")
+    x = pictures(2, 4)
+    corners = [x[:, :, i : i + 2, j : j + 2] for i in (0, 2) for j in (0, 2)]
+    each = [torch.relu(model.embed(corner.flatten(1))) for corner in corners]
+    expected = model.out(torch.relu(model.mix(torch.cat(each, dim=1))))
+    torch.testing.assert_close(model(x), expected)
+    with pytest.raises(ValueError, match="patch must be at most the picture's sides 3 and 6, got 4"):
+        PatchNet((2, 3, 6), 3)
 
 
 def test_a_wide_block_keeps_its_input_beside_the_residual():

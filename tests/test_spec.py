@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrsnet.lab.deciders import SCHEDULES
 from mlrsnet.hand_designed import HAND_DESIGNED
+from mlrsnet.lab.deciders import SCHEDULES
 from mlrsnet.lab.models.build import IMAGE, TEXT
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.spec import PRECISIONS, RunSpec

@@ -138,7 +138,9 @@ def no_training(monkeypatch):
 def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     schedule, optimizer, schedule_file, tmp_path
 ):
-    options = {"learned": {"schedule": schedule_file}, "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1}}.get(schedule, {})
+    options = {"learned": {"schedule": schedule_file}, "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1}}.get(
+        schedule, {}
+    )
     spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
     if schedule == "mlr-snet" and optimizer in ("schedule-free-sgd", "schedule-free-adamw", "prodigy"):
         with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):

@@ -2,6 +2,7 @@
 
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
+from mlrsnet.horizon import HorizonTrainer, TaskSampler
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
 from mlrsnet.pretrained import load
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Card",
     "Gamma",
+    "HorizonTrainer",
     "LSTMNet",
     "LearnedLR",
     "MLPNet",
@@ -20,5 +22,6 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "ScheduleNet",
+    "TaskSampler",
     "load",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from mlrsnet import _check
+from mlrsnet.features import phase_index, progress
 from mlrsnet.nets import ScheduleNet, predict
 
 SETTLE_STEPS = 100
@@ -22,17 +23,38 @@ def settled_factors(net: ScheduleNet, losses: torch.Tensor, progress: float) -> 
     return factor
 
 
+@torch.no_grad()
+def factor_map(phases: Sequence[ScheduleNet], losses: torch.Tensor, steps: int) -> torch.Tensor:
+    """(losses, steps) alpha / gamma of trainings that stay at one (scaled) loss from beginning to end."""
+    state, columns = phases[0].initial_state(len(losses)), []
+    for step in range(steps):
+        net = phases[phase_index(step, steps, len(phases))]
+        factor, state = predict(net, losses, progress(step, steps), state)
+        columns.append(factor)
+    return torch.stack(columns, dim=1)
+
+
+def plot_map(
+    phases: Sequence[ScheduleNet], title: str, path: str | os.PathLike[str] | None, *, max_loss: float, ax: Any = None
+) -> Any:
+    """LR over loss and progress; see `Schedule.plot_map`."""
+    ax = _axes(ax, "plot_map")
+    losses = torch.linspace(0, _check.positive("max_loss", max_loss), 121).to(next(phases[0].parameters()))
+    factors = factor_map(phases, losses, SETTLE_STEPS).cpu()
+    image = ax.imshow(factors, origin="lower", aspect="auto", extent=(0, 1, 0, max_loss), cmap="viridis", vmin=0)
+    lines = ax.contour(factors, levels=8, origin="lower", extent=(0, 1, 0, max_loss), colors="white", linewidths=0.6)
+    ax.clabel(lines, fontsize=7, fmt="%.2f")
+    ax.figure.colorbar(image, ax=ax, label="LR / gamma")
+    ax.set(xlabel="progress", ylabel="training loss, as the network sees it", title=title)
+    return _save(ax, path)
+
+
 def plot_phases(
     phases: Sequence[ScheduleNet], title: str, path: str | os.PathLike[str] | None, *, max_loss: float, ax: Any = None
 ) -> Any:
     """One loss-to-LR curve a phase; see `Schedule.plot`."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plot needs matplotlib, which is not installed: pip install 'mlrsnet[lab]'") from None
     _check.positive("max_loss", max_loss)
-    if ax is None:
-        ax = Figure(figsize=(6, 4), layout="constrained").subplots()
+    ax = _axes(ax, "plot")
     losses = torch.linspace(0, max_loss, 201).to(next(phases[0].parameters()))
     for index, net in enumerate(phases):
         middle = (index + 0.5) / len(phases)
@@ -42,6 +64,19 @@ def plot_phases(
     ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
+    return _save(ax, path)
+
+
+def _axes(ax: Any, what: str) -> Any:
+    """Axes to draw into: the given ones, or new ones."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(f"{what} needs matplotlib, which is not installed: pip install 'mlrsnet[lab]'") from None
+    return Figure(figsize=(6, 4), layout="constrained").subplots() if ax is None else ax
+
+
+def _save(ax: Any, path: str | os.PathLike[str] | None) -> Any:
     if path is not None:
         ax.figure.savefig(os.fspath(path), dpi=150)
     return ax

@@ -155,6 +155,19 @@ class Schedule:
         """
         return plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
+    def plot_map(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
+        """Draw the LR over loss and progress, each loss held from the first step on: does the schedule read the loss?
+
+        Args:
+            path: where to write the picture; nothing is written without.
+            max_loss: upper end of the axis, in losses as the network sees them.
+            ax: matplotlib axes to draw into.
+
+        Returns:
+            The matplotlib axes.
+        """
+        return plotting.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+
     def fingerprint(self) -> str:
         """A digest of everything that decides an LR: weights, networks and the rule for the range."""
         return storage.digest({"net": self.net.config(), "gamma": self.card.to_dict()["gamma"]}, self._tensors())

@@ -25,6 +25,26 @@ NUMBERS: dict[str, tuple[type, str]] = {
     "eval_every": (int, "epochs between evaluations (default: 1)"),
     "sequence_length": (int, "tokens in a piece of text (default: 35)"),
 }
+OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
+    "greedy": {
+        "model": ("small_cnn", "network to train, such as resnet18"),
+        "optimizer": ("sgd", "sgd, sgdm, adam or adamw"),
+        "epochs": (60, "of the training"),
+        "batch_size": (64, "pictures in a step"),
+        "weight_decay": (5e-4, "of the optimizer"),
+        "every": (5, "steps between meta-updates, T_val"),
+        "net": ("lstm", "the schedule's network: lstm or mlp"),
+    },
+    "horizon": {
+        "generations": (150, "of small trainings"),
+        "tasks": (8, "different ones in a generation"),
+        "members": (16, "trainings of each, an even number"),
+        "sigma": (0.1, "size of the perturbations"),
+        "hidden": (50, "size of the schedule's network"),
+        "fitness": ("calibrated", "what is to be small at the end: calibrated, loss or error"),
+    },
+}
+META_LRS = {"greedy": 1e-3, "horizon": 0.03}
 FIELDS = (*OPTIONS, *NUMBERS, "precision", "deterministic")
 
 
@@ -51,7 +71,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
         add_command(
             commands,
             "metatrain",
-            "learn a schedule (Algorithm 1) while a model trains",
+            "learn a schedule: while a model trains, or from many small trainings",
             "Stopped in between, the same command goes on.",
         )
     )
@@ -60,8 +80,11 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
-    demo.add_argument("--epochs", metavar="N", type=int, default=40, help="of each training (default: %(default)s)")
-    demo.add_argument("--seeds", metavar="N", type=int, default=3, help="trainings a schedule (default: %(default)s)")
+    demo.add_argument(
+        "--generations", metavar="N", type=int, default=200, help="to learn from, full horizon (default: %(default)s)"
+    )
+    demo.add_argument("--epochs", metavar="N", type=int, default=10, help="of each training (default: %(default)s)")
+    demo.add_argument("--seeds", metavar="N", type=int, default=5, help="trainings a schedule (default: %(default)s)")
     demo.add_argument(
         "--schedule", metavar="NAME", help="name or file of a schedule to transfer (default: learn one first)"
     )
@@ -127,6 +150,13 @@ def _add_train(train: argparse.ArgumentParser) -> None:
 
 def _add_metatrain(learn: argparse.ArgumentParser) -> None:
     learn.add_argument(
+        "--objective",
+        metavar="NAME",
+        default="greedy",
+        help="greedy: Algorithm 1, one step ahead, in one training; horizon: the end of many small trainings "
+        "(default: %(default)s)",
+    )
+    learn.add_argument(
         "--out",
         metavar="FILE",
         type=Path,
@@ -141,43 +171,22 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
         help="data: a name such as cifar10, an .npz file or a folder of pictures (default: %(default)s)",
     )
     learn.add_argument(
-        "--model", metavar="NAME", default="small_cnn", help="network to train, such as resnet18 (default: %(default)s)"
-    )
-    learn.add_argument(
         "--classes", metavar="LIST", help="only these of the task's classes, such as 01234 or 3,17,42 (default: all)"
     )
-    learn.add_argument("--epochs", metavar="N", type=int, default=60, help="of the training (default: %(default)s)")
+    learn.add_argument("--seed", metavar="N", type=int, default=0, help="of everything random (default: %(default)s)")
+    told = ", ".join(f"{objective}: {value:g}" for objective, value in META_LRS.items())
     learn.add_argument(
-        "--every", metavar="N", type=int, default=5, help="steps between meta-updates, T_val (default: %(default)s)"
+        "--meta-lr", metavar="X", type=float, help=f"LR of Adam, which trains the schedule (default: {told})"
     )
-    learn.add_argument(
-        "--batch-size", metavar="N", type=int, default=64, help="pictures in a step (default: %(default)s)"
-    )
-    learn.add_argument(
-        "--weight-decay", metavar="X", type=float, default=5e-4, help="of the optimizer (default: %(default)s)"
-    )
-    learn.add_argument(
-        "--meta-lr",
-        metavar="X",
-        type=float,
-        default=1e-3,
-        help="LR of Adam, which trains the schedule (default: %(default)s)",
-    )
-    learn.add_argument(
-        "--optimizer", metavar="NAME", default="sgd", help="sgd, sgdm, adam or adamw (default: %(default)s)"
-    )
-    learn.add_argument(
-        "--net", metavar="NAME", default="lstm", help="the schedule's network: lstm or mlp (default: %(default)s)"
-    )
-    learn.add_argument(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=0,
-        help="of initialisation and order of the data (default: %(default)s)",
-    )
+    for objective, options in OBJECTIVES.items():
+        group = learn.add_argument_group(f"only with --objective {objective}")
+        for name, (default, what) in options.items():
+            metavar = {int: "N", float: "X"}.get(type(default), "NAME")
+            text = f"{what} (default: {default})"
+            group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=type(default), help=text)
     _add_device(learn)
     _add_data(learn)
+    _add_tensorboard(learn)
     learn.set_defaults(run=_metatrain)
 
 
@@ -232,7 +241,8 @@ def _demo(words: Words) -> None:
     epochs = _check.whole_number("--epochs", words.epochs)
     seeds = _check.whole_number("--seeds", words.seeds)
     schedule = pretrained.load(words.schedule) if words.schedule else None
-    _screen("demo").show_demo(epochs, seeds, schedule, words.out, words.device)
+    generations = _check.whole_number("--generations", words.generations)
+    _screen("demo").show_demo(generations, epochs, seeds, schedule, words.out, words.device)
 
 
 def _reproduce(words: Words) -> None:
@@ -265,14 +275,29 @@ def _train(words: Words) -> None:
 
 
 def _metatrain(words: Words) -> None:
-    names = ("task", "model", "optimizer", "epochs", "batch_size", "weight_decay", "seed")
-    fields = {name: getattr(words, name) for name in names}
+    objective = _check.one_of("--objective", words.objective, OBJECTIVES)
+    for other, options in OBJECTIVES.items():
+        given = [name for name in options if getattr(words, name) is not None and name not in OBJECTIVES[objective]]
+        if given:
+            raise ValueError(
+                f"--{given[0].replace('_', '-')} belongs to --objective {other}, got --objective {objective}: leave one out"
+            )
+    own = {
+        name: default if getattr(words, name) is None else getattr(words, name)
+        for name, (default, _) in OBJECTIVES[objective].items()
+    }
     classes = _classes(words.classes)
     name = words.name or (f"{words.task} {words.classes}" if classes else words.task)
+    fields = {"task": words.task, "task_options": {"classes": classes} if classes else {}, "seed": words.seed}
+    screen = _screen("metatrain")
+    meta_lr = META_LRS[objective] if words.meta_lr is None else words.meta_lr
+    if objective == "horizon":
+        fields |= {**own, "meta_lr": meta_lr, "name": name}
+        screen.show_horizon(fields, words.out, words.device, words.data, words.tensorboard)
+        return
     fields["schedule"] = "mlr-snet"
-    fields["schedule_options"] = {"every": words.every, "meta_lr": words.meta_lr, "net": words.net, "name": name}
-    fields["task_options"] = {"classes": classes} if classes else {}
-    _screen("metatrain").show_metatrain(fields, words.out, words.device, words.data)
+    fields["schedule_options"] = {"every": own.pop("every"), "meta_lr": meta_lr, "net": own.pop("net"), "name": name}
+    screen.show_metatrain({**fields, **own}, words.out, words.device, words.data, words.tensorboard)
 
 
 def _list_runs(words: Words) -> None:

@@ -28,6 +28,7 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
     show = add_command(group, "show", "a schedule's card: what it was learned on, and for what")
     show.add_argument("schedule", help="a name, or the path of a .safetensors file")
     show.add_argument("--plot", metavar="FILE", type=Path, help="also draw its loss-to-LR curves (.png, .pdf, .svg)")
+    show.add_argument("--map", metavar="FILE", type=Path, help="also draw its LR over loss and progress")
     show.set_defaults(run=_show)
     take = add_command(group, "import", "make the authors' checkpoints a schedule")
     take.add_argument(
@@ -79,6 +80,9 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.plot:
         schedule.plot(arguments.plot)
         print(f"\ncurves: {arguments.plot}")
+    if arguments.map:
+        schedule.plot_map(arguments.map)
+        print(f"\nmap: {arguments.map}")
 
 
 def _import(arguments: argparse.Namespace) -> None:

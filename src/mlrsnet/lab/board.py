@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher
 
@@ -14,13 +15,7 @@ class Board(Watcher):
     """Writes event files into `folder`; a run that goes on continues its curves."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ImportError(
-                "TensorBoard needs tensorboard, which is not installed: pip install tensorboard"
-            ) from None
-        self.folder, self.open_writer = folder, SummaryWriter
+        self.folder, self.open_writer = folder, _writer()
         self.writer: Any = None
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
@@ -44,3 +39,43 @@ class Board(Watcher):
         """Close the file."""
         if self.writer is not None:
             self.writer.close()
+
+
+class HorizonBoard:
+    """A full-horizon meta-training: fitness of each generation; gaps and the LR curve of each comparison."""
+
+    def __init__(self, folder: Path) -> None:
+        self.writer, self.shown = _writer()(str(folder)), 0
+
+    def __call__(self, trainer: HorizonTrainer) -> None:
+        """After a generation."""
+        line = trainer.history[-1]
+        for name in ("fitness", "better_half", "diverged"):
+            self.writer.add_scalar(f"generation/{name}", getattr(line, name), line.number)
+        for found in trainer.comparisons[self.shown :]:
+            for kind in found.best:
+                self.writer.add_scalar(f"gap/{kind}, each task", found.gap(kind), found.number)
+                self.writer.add_scalar(f"gap/{kind}, all tasks", found.gap(kind, tuned=True), found.number)
+            self.writer.add_figure("LR", lr_figure(found), found.number)
+        self.shown = len(trainer.comparisons)
+        self.writer.flush()
+
+
+def lr_figure(found: Comparison) -> Any:
+    """The LR over the progress of the first held-out task."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([i / len(found.lrs) for i in range(len(found.lrs))], found.lrs)
+    axes.set(xlabel="progress", ylabel="LR", title=f"generation {found.number}", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def _writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError("TensorBoard needs tensorboard, which is not installed: pip install tensorboard") from None
+    return SummaryWriter

@@ -1,7 +1,8 @@
-"""`mlrsnet demo`: learn a schedule on one half of the digits, transfer it to the other, compare.
+"""`mlrsnet demo`: learn schedules on one half of the digits, transfer them to the other, compare.
 
-1. Learn: Algorithm 1 on the digits 0 to 4.
-2. Transfer: a small CNN learns the digits 5 to 9 under the learned schedule, with nothing to choose.
+1. Learn, on the digits 0 to 4: from the end of many small trainings of fully connected networks (full horizon), and, as in
+   the paper, a step ahead while one small CNN trains (Algorithm 1).
+2. Transfer: a small CNN learns the digits 5 to 9 under each learned schedule, with nothing to choose.
 3. Compare: the same under hand-designed schedules, whose initial LR is first chosen from a grid on validation data, with
    seeds of their own.
 
@@ -10,7 +11,7 @@ Test data only enters what is reported. The same command gives the same numbers 
 
 import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -20,6 +21,7 @@ import torch
 
 from mlrsnet.card import versions
 from mlrsnet.lab import records, trainer
+from mlrsnet.lab.horizon import HorizonSpec
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import device_name, resolve
@@ -37,8 +39,9 @@ HAND_DESIGNED: dict[str, dict[str, Any]] = {
     "Cosine": {"schedule": "cosine"},
 }
 TUNING_SEEDS = (1000, 1001, 1002)
-LEARNED = "MLR-SNet"
-DIGITS = RunSpec(task="digits", model="small_cnn", optimizer="sgd", batch_size=64, weight_decay=5e-4)
+FULL_HORIZON, GREEDY = "Full horizon", "MLR-SNet"
+GREEDY_EPOCHS = 40
+DIGITS = RunSpec(task="digits", model="small_cnn", optimizer="sgd", batch_size=32, weight_decay=5e-4)
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,38 @@ class Run:
         }
 
 
-def learning(epochs: int) -> RunSpec:
-    """Step 1."""
+def horizon_learning(generations: int) -> HorizonSpec:
+    """Step 1, full horizon: a network small enough to be learned in two minutes on two cores."""
+    return HorizonSpec(
+        task="digits",
+        task_options={"classes": LEARN_ON},
+        generations=generations,
+        tasks=4,
+        hidden=16,
+        name="small trainings on digits 0-4",
+    )
+
+
+def greedy_learning(epochs: int) -> RunSpec:
+    """Step 1, Algorithm 1."""
     options = {"every": 5, "name": "digits 0-4"}
     return replace(
         DIGITS, task_options={"classes": LEARN_ON}, epochs=epochs, schedule="mlr-snet", schedule_options=options
     )
 
 
-def num_trainings(seeds: int) -> int:
+def num_trainings(seeds: int, learned: int) -> int:
     """How many trainings `compare` makes, the choice of initial LRs included."""
-    return len(HAND_DESIGNED) * len(LR_GRID) * len(TUNING_SEEDS) + seeds * (len(HAND_DESIGNED) + 1)
+    return len(HAND_DESIGNED) * len(LR_GRID) * len(TUNING_SEEDS) + seeds * (len(HAND_DESIGNED) + learned)
 
 
 def compare(
-    epochs: int, seeds: int, schedule: Path, device: str, watcher: Watcher, on_run: Callable[[list[Run]], None]
+    epochs: int,
+    seeds: int,
+    learned: Mapping[str, Path],
+    device: str,
+    watcher: Watcher,
+    on_run: Callable[[list[Run]], None],
 ) -> list[Run]:
     """Steps 2 and 3. The same seed gives the same initialisation and the same order of batches."""
     task = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
@@ -93,8 +113,8 @@ def compare(
     for name, changes in HAND_DESIGNED.items():
         best = choose_lr(replace(task, **changes), train)
         specs[name] = replace(task, lr=best, **changes), best
-    learned = replace(task, schedule="learned", schedule_options={"schedule": str(schedule)})
-    specs[LEARNED] = learned, None
+    for name, schedule in learned.items():
+        specs[name] = replace(task, schedule="learned", schedule_options={"schedule": str(schedule)}), None
     runs: list[Run] = []
     for seed in range(seeds):
         for name, (spec, lr) in specs.items():
@@ -114,8 +134,8 @@ def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
     return min(LR_GRID, key=loss)
 
 
-def summarise(runs: list[Run], schedule: Schedule) -> list[dict[str, Any]]:
-    """One row a schedule: last-epoch test accuracy and last-epoch training loss over the seeds."""
+def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
+    """One row a schedule: last-epoch accuracy and loss on test data, over the seeds."""
     rows = []
     for name in dict.fromkeys(run.schedule for run in runs):
         those = [run for run in runs if run.schedule == name]
@@ -126,15 +146,15 @@ def summarise(runs: list[Run], schedule: Schedule) -> list[dict[str, Any]]:
                 "seeds": len(last),
                 "test_accuracy": mean(last),
                 "test_accuracy_std": stdev(last) if len(last) > 1 else 0.0,
-                "train_loss": mean(run.record.result["train_loss"] for run in those),
+                "test_loss": mean(run.record.result["test_loss"] for run in those),
                 "initial_lr": those[0].initial_lr,
-                "note": f"learned on {schedule.card.name}" if name == LEARNED else "",
+                "note": f"learned on {learned[name].card.name}" if name in learned else "",
             }
         )
     return rows
 
 
-def write_record(path: Path, runs: list[Run], schedule: Schedule, epochs: int, device: str) -> None:
+def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, device: str) -> None:
     """What was run, on what, and everything it gave; written after every training."""
     record = {
         "task": "scikit-learn digits, small CNN, SGD",
@@ -145,16 +165,16 @@ def write_record(path: Path, runs: list[Run], schedule: Schedule, epochs: int, d
             "batch_size": DIGITS.batch_size,
             "classes": TRANSFER_TO,
         },
-        "schedule": schedule.card.to_dict(),
+        "schedules": {name: schedule.card.to_dict() for name, schedule in learned.items()},
         "versions": versions(),
         "machine": {"system": platform.platform(), "device": device_name(resolve(device))},
-        "rows": summarise(runs, schedule),
+        "rows": summarise(runs, learned),
         "runs": [run.to_dict() for run in runs],
     }
     write_atomically(path, records.dumps(record).encode())
 
 
-def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
+def draw(path: Path, runs: list[Run], learned: Mapping[str, Schedule]) -> None:
     """Training loss, test accuracy and LR over the epochs, the mean over the seeds."""
     from matplotlib.figure import Figure
 
@@ -165,8 +185,9 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
         epochs = min(len(run.test_accuracy) for run in those)  # one that diverged is shorter
         style = {
             "label": name,
-            "linewidth": 2.4 if name == LEARNED else 1.3,
-            "color": "black" if name == LEARNED else None,
+            "linewidth": 2.4 if name in learned else 1.3,
+            "color": "black" if name in learned else None,
+            "linestyle": "--" if name == GREEDY else "-",
         }
         loss = _mean([[line["train_loss"] for line in run.record.epochs] for run in those])
         lr = _mean([run.record.trace["lr"] for run in those])
@@ -180,7 +201,8 @@ def draw(path: Path, runs: list[Run], schedule: Schedule) -> None:
         axes.grid(alpha=0.3)
     accuracy_axes.legend(frameon=False)
     seeds = len({run.record.spec["seed"] for run in runs})
-    figure.suptitle(f"Digits 5 to 9, small CNN, SGD, mean of {seeds} seeds.  {LEARNED} learned on {schedule.card.name}")
+    told = "; ".join(f"{name}: learned on {schedule.card.name}" for name, schedule in learned.items())
+    figure.suptitle(f"Digits 5 to 9, small CNN, SGD, mean of {seeds} {'seed' if seeds == 1 else 'seeds'}.  {told}")
     figure.savefig(path, dpi=130)
 
 

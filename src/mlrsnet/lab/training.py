@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from mlrsnet.capture import captured
 from mlrsnet.lab import deciders, models, optimizers, tasks
 from mlrsnet.lab.averaging import averages, evaluation_weights
-from mlrsnet.capture import captured
 from mlrsnet.lab.deciders import Setting
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.spec import RunSpec

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 from mlrsnet import _check
+from mlrsnet.hand_designed import HAND_DESIGNED, factors
 from mlrsnet.lab import options as named
 from mlrsnet.lab.deciders.base import Decider, Setting
 from mlrsnet.lab.deciders.learned import Learned
 from mlrsnet.lab.deciders.mlr_snet import MLRSNet
 from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
-from mlrsnet.hand_designed import HAND_DESIGNED, factors
 
 __all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "register"]
 

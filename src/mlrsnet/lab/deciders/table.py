@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from mlrsnet.groups import set_lr
-from mlrsnet.lab.deciders.base import Decider, Setting
 from mlrsnet.hand_designed import factors
+from mlrsnet.lab.deciders.base import Decider, Setting
 
 
 class ByTable(Decider):

@@ -16,6 +16,7 @@ from mlrsnet.lab.models.lstm import LSTMLanguageModel
 from mlrsnet.lab.models.mlp import mlp
 from mlrsnet.lab.models.mobilenetv2 import mobilenetv2
 from mlrsnet.lab.models.options import Shape, picture_shape
+from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.resnet import resnet
 from mlrsnet.lab.models.shufflenetv2 import shufflenetv2
 from mlrsnet.lab.models.small_cnn import small_cnn
@@ -36,6 +37,7 @@ IMAGE: dict[str, Callable[..., nn.Module]] = {
     "mobilenetv2": mobilenetv2,
     "small_cnn": _small_cnn,
     "mlp": mlp,
+    "patch_net": PatchNet,
 }
 """(shape, num_classes, *, options) -> a network from pictures (B, C, H, W) to logits (B, num_classes)."""
 

@@ -2,6 +2,8 @@
 
 from typing import TypeAlias
 
+from torch import nn
+
 from mlrsnet import _check
 
 Shape: TypeAlias = tuple[int, int, int]
@@ -17,6 +19,15 @@ def picture_shape(shape: Shape) -> Shape:
             f"shape must be three whole numbers >= 1, (channels, height, width), got {shape!r}: leave out the batch"
         ) from None
     return channels, height, width
+
+
+NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+def normalisation(kind: str, features: int) -> list[nn.Module]:
+    """A layer that normalises features, or none."""
+    _check.one_of("norm", kind, ("none", *NORMS))
+    return [] if kind == "none" else [NORMS[kind](features)]
 
 
 def dropout_rate(dropout: float) -> float:

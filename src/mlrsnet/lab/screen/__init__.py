@@ -1,6 +1,7 @@
 """The lab on a terminal: progress bars, tables, and where the results are."""
 
 from mlrsnet.lab.screen.demo import show_demo
+from mlrsnet.lab.screen.horizon import show_horizon
 from mlrsnet.lab.screen.reproduce import show_recipes, show_report, show_reproduce
 from mlrsnet.lab.screen.runs import resume_runs, show_run, show_runs
 from mlrsnet.lab.screen.train import make_spec, show_metatrain, show_train
@@ -9,6 +10,7 @@ __all__ = [
     "make_spec",
     "resume_runs",
     "show_demo",
+    "show_horizon",
     "show_metatrain",
     "show_recipes",
     "show_report",

@@ -5,33 +5,47 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from mlrsnet.lab import records
-from mlrsnet.lab.demo import LR_GRID, Run, compare, draw, learning, num_trainings, summarise, write_record
+from mlrsnet.lab.demo import (
+    FULL_HORIZON,
+    GREEDY,
+    GREEDY_EPOCHS,
+    LR_GRID,
+    Run,
+    compare,
+    draw,
+    greedy_learning,
+    horizon_learning,
+    num_trainings,
+    summarise,
+    write_record,
+)
+from mlrsnet.lab.horizon import learn
+from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
+from mlrsnet.lab.screen.horizon import HorizonBar
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.trainer import resolve, run
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
 
 
-def show_demo(epochs: int, seeds: int, schedule: Schedule | None, out: Path, device: str) -> None:
+def show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, device: str) -> None:
     """Learn, transfer, compare; keep the record up to date in `out`; end with a table and a picture."""
     resolve(device)  # a word that means no device is told before the work
     out.mkdir(parents=True, exist_ok=True)
-    record, picture, file = out / "demo.json", out / "demo.png", out / "schedule.safetensors"
-    console = Console()
+    record, picture, console = out / "demo.json", out / "demo.png", Console()
     with bars(console) as progress:
-        if schedule is None:
-            shutil.rmtree(out / "learning", ignore_errors=True)
-            run(learning(epochs), out / "learning", device=device, watchers=[Bar(progress, "learning")])
-            schedule = Schedule.load(out / "learning" / records.SCHEDULE)
-        schedule.save(file)
-        learned = schedule
+        learned = {given.card.name: given} if given else _learn(generations, out, device, progress)
+        files = {name: out / f"{slug(name)}.safetensors" for name in learned}
+        for name, schedule in learned.items():
+            schedule.save(files[name])
         write_record(record, [], learned, epochs, device)
-        bar = progress.add_task("choosing initial LRs", total=num_trainings(seeds), now="")
+        bar = progress.add_task("choosing initial LRs", total=num_trainings(seeds, len(learned)), now="")
 
         class Counter(Watcher):
             def end(self, record: Record) -> None:
@@ -41,13 +55,25 @@ def show_demo(epochs: int, seeds: int, schedule: Schedule | None, out: Path, dev
             write_record(record, runs, learned, epochs, device)
             progress.update(bar, description=f"seed {runs[-1].record.spec['seed'] + 1} of {seeds}")
 
-        runs = compare(epochs, seeds, file, device, Counter(), on_run)
+        runs = compare(epochs, seeds, files, device, Counter(), on_run)
     console.print(demo_table(runs, learned))
     draw(picture, runs, learned)
-    print(f"picture:  {picture}\nrecord:   {record}\nschedule: {file}")
+    print("\n".join([f"picture:  {picture}", f"record:   {record}", *(f"schedule: {file}" for file in files.values())]))
 
 
-def demo_table(runs: list[Run], schedule: Schedule) -> Table:
+def _learn(generations: int, out: Path, device: str, progress: Progress) -> dict[str, Schedule]:
+    """Both ways; what an earlier demo left is not used."""
+    folders = {name: out / f"learning-{slug(name)}" for name in (FULL_HORIZON, GREEDY)}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    bar = HorizonBar(progress, "learning, full horizon")
+    learn(horizon_learning(generations), folders[FULL_HORIZON], device=device, on_generation=bar)
+    greedy = greedy_learning(GREEDY_EPOCHS)
+    run(greedy, folders[GREEDY], device=device, watchers=[Bar(progress, "learning, Algorithm 1")])
+    return {name: Schedule.load(folder / records.SCHEDULE) for name, folder in folders.items()}
+
+
+def demo_table(runs: list[Run], learned: dict[str, Schedule]) -> Table:
     """The rows of `summarise`."""
     seeds = len({run.record.spec["seed"] for run in runs})
     result = Table(
@@ -55,10 +81,10 @@ def demo_table(runs: list[Run], schedule: Schedule) -> Table:
         caption=f"initial LR: the best of {', '.join(f'{lr:g}' for lr in LR_GRID)} on validation data",
         box=SIMPLE_HEAD,
     )
-    for name in ("schedule", "accuracy (%)", "train loss", "initial LR", "note"):
+    for name in ("schedule", "accuracy (%)", "loss", "initial LR", "note"):
         result.add_column(name, justify="left" if name in ("schedule", "note") else "right", no_wrap=name != "note")
-    for row in summarise(runs, schedule):
+    for row in summarise(runs, learned):
         accuracy = f"{row['test_accuracy']:.2f} ± {row['test_accuracy_std']:.2f}"
         lr = "none" if row["initial_lr"] is None else f"{row['initial_lr']:g}"
-        result.add_row(row["schedule"], accuracy, f"{row['train_loss']:.4f}", lr, Text(row["note"]))
+        result.add_row(row["schedule"], accuracy, f"{row['test_loss']:.4f}", lr, Text(row["note"]))
     return result

@@ -40,7 +40,7 @@ def show_reproduce(
 
             def watch(job: Job) -> list[Watcher]:
                 folder = out / job.cell.folder(job.seed)
-                return [Bar(progress, job.title), *boards(folder, tensorboard)]
+                return [Bar(progress, job.title), *boards(folder / "tensorboard", tensorboard)]
 
             found = reproduce(name, scale, out, seeds=seeds, only=only, device=device, root=root, watch=watch)
     except KeyboardInterrupt:

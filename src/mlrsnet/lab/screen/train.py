@@ -52,7 +52,9 @@ def run_name(spec: RunSpec) -> str:
     return "-".join(map(slug, words)) + f"-seed{spec.seed}-{digest}"
 
 
-def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None) -> None:
+def show_metatrain(
+    fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool = False
+) -> None:
     """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
     console, spec = Console(), RunSpec.from_dict(fields)
     if out.is_dir():
@@ -60,7 +62,8 @@ def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path
     folder = out.with_name(out.name + ".run")
     try:
         with bars(console) as progress:
-            record = run(spec, folder, device=device, root=root, watchers=[Bar(progress, "learning")])
+            watchers = [Bar(progress, "learning"), *boards(out.with_name(out.name + ".tensorboard"), tensorboard)]
+            record = run(spec, folder, device=device, root=root, watchers=watchers)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on where it was stopped") from None
     if record.status != records.FINISHED:
@@ -85,7 +88,7 @@ def train_all(
         with bars(Console()) as progress:
             for number, (spec, folder, title) in enumerate(jobs, 1):
                 name = title if len(jobs) == 1 else f"{number}/{len(jobs)} {title}"
-                watchers = [Bar(progress, name), *boards(folder, tensorboard)]
+                watchers = [Bar(progress, name), *boards(folder / "tensorboard", tensorboard)]
                 try:
                     found.append(run(spec, folder, device=device, root=root, watchers=watchers))
                 except (RuntimeError, RunInUseError) as error:
@@ -105,5 +108,5 @@ def raise_failed(failed: Sequence[str], total: int, last: Exception | None = Non
 
 
 def boards(folder: Path, wanted: bool) -> list[Watcher]:
-    """TensorBoard beside the record, where it is wanted."""
-    return [Board(folder / "tensorboard")] if wanted else []
+    """TensorBoard, where it is wanted."""
+    return [Board(folder)] if wanted else []

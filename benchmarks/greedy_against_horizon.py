@@ -1,0 +1,134 @@
+"""One step ahead (Algorithm 1) against whole trainings, at equal compute: the same network, the same small trainings.
+
+Both learn an `LSTMNet` that reads loss and progress, with gamma = 1, on the digits' distribution of small trainings. Compute is
+counted in gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes through
+one training after another, its network carried on; the schedule it has learned, and that of the full horizon, then drive
+the same held-out trainings.
+
+    python benchmarks/greedy_against_horizon.py [--out results/horizon/greedy_against_horizon.json]
+"""
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD, Adam
+
+from mlrsnet import Gamma, LSTMNet, MetaTrainer
+from mlrsnet.card import Card, versions
+from mlrsnet.horizon import HorizonTrainer, Task
+from mlrsnet.horizon.batches import Batches
+from mlrsnet.lab.distributions import inner_tasks
+from mlrsnet.lab.records import commit
+from mlrsnet.schedule import Schedule
+
+TASKS, MEMBERS, HIDDEN = 4, 16, 16
+GAMMA = Gamma("fixed", value=1.0)
+
+
+def make_net(seed: int) -> LSTMNet:
+    torch.manual_seed(seed)
+    return LSTMNet(HIDDEN, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear")
+
+
+def greedy(trainer: HorizonTrainer, net: LSTMNet, every: int, meta_lr: float, gradients: int) -> int:
+    """Algorithm 1 over fresh trainings until the budget is spent; returns the number of them."""
+    optimizer, spent, trainings = Adam(net.parameters(), lr=meta_lr), 0, 0
+    while spent < gradients:
+        task = trainer.tasks.sample(trainings, 1)[0]
+        spent += task.total_steps + -(-task.total_steps // every)
+        _greedy_training(task, net, optimizer, every)
+        trainings += 1
+    return trainings
+
+
+def _greedy_training(task: Task, net: LSTMNet, optimizer: Adam, every: int) -> None:
+    torch.manual_seed(task.seed)
+    model, inputs, labels = task.model(task.data), task.data.inputs, task.labels()
+    inner = SGD(model.parameters(), lr=0.1, weight_decay=task.weight_decay)
+    shut = torch.where(torch.arange(task.data.num_classes) < task.num_classes, 0.0, -torch.inf)
+
+    def loss(index: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(model(inputs[index]) + shut, labels[index])
+
+    def val_loss() -> torch.Tensor:
+        return loss(task.val[torch.randint(len(task.val), (task.batch_size,))])
+
+    meta = MetaTrainer(
+        model,
+        inner,
+        total_steps=task.total_steps,
+        val_loss=val_loss,
+        net=net,
+        num_classes=task.num_classes,
+        every=every,
+        meta_optimizer=optimizer,
+        num_phases=1,
+        gamma=GAMMA,
+    )
+    order, _ = Batches(task).take(task.total_steps)
+    for index in order:
+        inner.zero_grad()
+        found = loss(index)
+        found.backward()
+        meta.step(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", type=int, default=30)
+    parser.add_argument("--every", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--meta-lr", type=float, nargs="+", default=[1e-3, 1e-2])
+    parser.add_argument("--held-out", type=int, default=48)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    words = parser.parse_args()
+    trainer = HorizonTrainer(
+        inner_tasks("digits"),
+        net=make_net(words.seed),
+        generations=words.generations,
+        tasks_per_generation=TASKS,
+        members=MEMBERS,
+        sigma=0.1,
+        held_out_tasks=words.held_out,
+        seed=words.seed,
+    )
+    rows: list[dict[str, Any]] = [{"objective": "untrained", **_judge(trainer, trainer.schedule())}]
+    begin = time.perf_counter()
+    gradients = sum(trainer.step().total_steps * TASKS * MEMBERS for _ in range(words.generations))
+    spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
+    rows.append({"objective": "full horizon", **spent, **_judge(trainer, trainer.schedule())})
+    for every in words.every:
+        for meta_lr in words.meta_lr:
+            net, begin = make_net(words.seed), time.perf_counter()
+            trainings = greedy(trainer, net, every, meta_lr, gradients)
+            setting = {"objective": "one step ahead", "every": every, "meta_lr": meta_lr, "trainings": trainings}
+            spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
+            rows.append({**setting, **spent, **_judge(trainer, Schedule(net, Card(gamma=GAMMA)))})
+            print(json.dumps(rows[-1]), flush=True)
+            _write(words.out, words, rows)
+    print(json.dumps(rows, indent=1))
+
+
+def _judge(trainer: HorizonTrainer, schedule: Schedule) -> dict[str, Any]:
+    assert trainer.rivals is not None
+    found = trainer.rivals.compare(trainer.number, schedule)
+    return {**found.summary(), "lrs": [round(lr, 4) for lr in found.lrs]}
+
+
+def _write(out: Path | None, words: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    if out is not None:
+        settings = {key: value for key, value in vars(words).items() if key != "out"}
+        settings |= {"tasks": TASKS, "members": MEMBERS, "hidden": HIDDEN}
+        record = {"settings": settings, "versions": versions(), "commit": commit(), "machine": platform.platform()}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

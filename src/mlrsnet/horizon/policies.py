@@ -1,0 +1,101 @@
+"""What sets the LRs of a population: networks, one a member, or a table. On the device, in place, nothing read back."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mlrsnet.device import Carry, advance, begin
+from mlrsnet.nets import ScheduleNet
+from mlrsnet.rule import Rule
+from mlrsnet.schedule import Schedule
+
+
+class Policy(Protocol):
+    """An LR a member, from its loss; a captured step holds its buffers, so they stay where they are."""
+
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+        """Trainings begin: their horizon, and the optimizer's scale and the number of classes of each member."""
+
+    def lrs(self, losses: Tensor) -> Tensor:
+        """(members,) of the next step."""
+
+
+class Networks:
+    """A schedule with weights of its own for each member: `LearnedLR`, many at a time."""
+
+    def __init__(self, schedule: Schedule, members: int, device: torch.device) -> None:
+        if schedule.num_phases != 1:
+            raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
+        self.rule = Rule(schedule)
+        self.weights = {
+            name: torch.empty(members, 1, *weight.shape, device=device) for name, weight in names(schedule.net)
+        }
+        start = begin(schedule.net.initial_state().to(device), 0.0)
+        self.start = Carry(*(value.expand(members, *value.shape) for value in start))
+        self.carry = Carry(*(value.clone() for value in self.start))
+        self.total_steps = torch.ones((), dtype=torch.int64, device=device)
+        self.scale, self.num_classes = torch.empty(2, members, device=device)
+        self._advance = torch.vmap(self._one, in_dims=(0, 0, 0, 0, 0))
+
+    def set_weights(self, flat: Tensor) -> None:
+        """(members, size), each row as `torch.nn.utils.parameters_to_vector` would write it."""
+        place = 0
+        for weight in self.weights.values():
+            size = weight[0].numel()
+            weight.copy_(flat[:, place : place + size].view_as(weight))
+            place += size
+
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+        """See `Policy`."""
+        self.total_steps.fill_(total_steps)
+        self.scale.copy_(scale)
+        self.num_classes.copy_(num_classes)
+        for value, start in zip(self.carry, self.start, strict=True):
+            value.copy_(start)
+
+    def divisors(self) -> Tensor:
+        """(members,) what the networks see their losses divided by, after a training."""
+        scale = self.rule.schedule.net.loss_scale
+        if scale == "none":
+            return torch.ones_like(self.scale)
+        return self.num_classes.log() if scale == "log_classes" else self.carry.initial_loss
+
+    def lrs(self, losses: Tensor) -> Tensor:
+        """See `Policy`. A loss that is not finite leaves the LR and the memory as they were."""
+        after = self._advance(self.weights, self.carry, losses.float(), self.scale, self.num_classes)
+        for value, new in zip(self.carry, after, strict=True):
+            value.copy_(new)
+        return self.carry.lr
+
+    def _one(self, weights: dict[str, Tensor], carry: Carry, loss: Tensor, scale: Tensor, num_classes: Tensor) -> Carry:
+        return advance(self.rule, weights, carry, loss, self.total_steps, scale, num_classes)
+
+
+class Table:
+    """A hand-designed schedule: each member's peak LR times a factor a step, the same for all."""
+
+    def __init__(self, peaks: Tensor, most_steps: int) -> None:
+        self.peaks, self.scale = peaks, torch.ones_like(peaks)
+        self.factors, self.place = peaks.new_zeros(most_steps), torch.zeros(1, dtype=torch.int64, device=peaks.device)
+
+    def set_factors(self, factors: Sequence[float]) -> None:
+        """One a step."""
+        self.factors[: len(factors)] = torch.tensor(factors).to(self.factors)
+
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+        """See `Policy`; peaks are SGD's, carried over to other optimizers as a learned range would be."""
+        self.scale.copy_(scale)
+        self.place.zero_()
+
+    def lrs(self, losses: Tensor) -> Tensor:
+        """See `Policy`."""
+        found = self.peaks * self.scale * self.factors.index_select(0, self.place)
+        self.place += 1
+        return found
+
+
+def names(net: ScheduleNet) -> list[tuple[str, Tensor]]:
+    """A network's weights, in the order of a vector of them."""
+    return [(name, weight.detach()) for name, weight in net.named_parameters()]

@@ -1,0 +1,66 @@
+"""Trainings of any shapes: tasks that can train side by side do, the others one after another."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from mlrsnet.horizon.fitness import Fitness
+from mlrsnet.horizon.policies import Policy
+from mlrsnet.horizon.population import Population, Trained
+from mlrsnet.horizon.tasks import Data, Task
+
+MOST_POPULATIONS = 16
+"""Captured steps that are kept; each holds the memory of its trainings."""
+
+P = TypeVar("P", bound=Policy)
+
+
+class Pool(Generic[P]):
+    """Populations by what their tasks share, made when they are first needed and used again.
+
+    Args:
+        policy: makes what sets the LRs of so many trainings.
+        device: where to train.
+        precision: see `Population`.
+    """
+
+    def __init__(self, policy: Callable[[int], P], device: torch.device, precision: str) -> None:
+        self.policy, self.device, self.precision = policy, device, precision
+        self.data: dict[Data, Data] = {}
+        self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()
+
+    def train(
+        self, tasks: Sequence[Task], members: int, fitness: Fitness, prepare: Callable[[P, list[int]], None]
+    ) -> list[tuple[list[int], P, Trained]]:
+        """Whole trainings: for every group of tasks, their indices, what set their LRs, and what they came to.
+
+        `prepare` is told which tasks the policy will drive next.
+        """
+        groups: dict[Any, list[int]] = {}
+        for index, task in enumerate(tasks):
+            groups.setdefault((*task.kind, task.total_steps), []).append(index)
+        found = []
+        for indices in groups.values():
+            those = [tasks[index] for index in indices]
+            population, policy = self._population(those, members)
+            prepare(policy, indices)
+            found.append((indices, policy, population.train(those, fitness)))
+        return found
+
+    def _population(self, tasks: Sequence[Task], members: int) -> tuple[Population, P]:
+        key = (*tasks[0].kind, len(tasks), members)
+        if key not in self.populations:
+            data, policy = self._on_device(tasks[0].data), self.policy(len(tasks) * members)
+            self.populations[key] = Population(tasks[0], len(tasks), members, policy, data, self.precision), policy
+        self.populations.move_to_end(key)
+        while len(self.populations) > MOST_POPULATIONS:
+            self.populations.popitem(last=False)
+        return self.populations[key]
+
+    def _on_device(self, data: Data) -> Data:
+        """The data there, copied once."""
+        if data not in self.data:
+            self.data[data] = data if data.inputs.device == self.device else data.to(self.device)
+        return self.data[data]

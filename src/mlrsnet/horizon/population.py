@@ -1,0 +1,262 @@
+"""Many trainings at once: models batched with `torch.func` over stacked weights and buffers, one LR a training.
+
+All weights of a member are one row of a matrix, of which the model's parameters are views: an optimizer's update is a few
+elementwise operations, whatever the network. Members do not touch each other, so the gradient of the summed losses is
+every member's own.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import log_softmax
+
+from mlrsnet.capture import captured
+from mlrsnet.horizon.batches import Batches
+from mlrsnet.horizon.fitness import Fitness
+from mlrsnet.horizon.policies import Policy
+from mlrsnet.horizon.tasks import Data, Task
+from mlrsnet.horizon.updates import Update, find
+
+CHUNK = 64
+"""Steps whose batches go to the device together."""
+
+WARM_UP = 3
+"""Steps taken eagerly on a GPU before a step is captured."""
+
+ALIGNMENT = 32
+"""Every parameter begins at a multiple of so many numbers in its row: matrix units want aligned addresses."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a population came to: fitness (members,), losses and LRs (members, steps), member by member of each task."""
+
+    fitness: Tensor
+    losses: Tensor
+    lrs: Tensor
+
+
+class Population:
+    """Trainings of tasks that share a shape, `members` of each task, advanced by one call a step.
+
+    Members of a task begin with the same weights and see the same batches: only their LRs differ. On a GPU the step (batch,
+    forward, backward, schedule, optimizer) is captured in one CUDA graph, which later tasks of this shape use again.
+
+    Args:
+        task: one of the tasks, for what they share.
+        num_tasks: how many there will be.
+        members: trainings of each.
+        policy: sets the LRs of all of them.
+        data: the task's, on the device to train on.
+        precision: `fp32`, or `bf16` for autocast.
+    """
+
+    def __init__(
+        self, task: Task, num_tasks: int, members: int, policy: Policy, data: Data, precision: str = "fp32"
+    ) -> None:
+        self.data, self.policy, self.num_tasks, self.members = data, policy, num_tasks, members
+        self.device, self.bf16 = data.inputs.device, precision == "bf16"
+        self.smoothing, self.clip_norm = task.label_smoothing, task.clip_norm
+        self.update: Update = find(task.optimizer)
+        self.model = _fresh(task).to(self.device)
+        self.rows = Rows(self.model, num_tasks * members)
+        self.buffers = {name: _stack(buffer, num_tasks * members) for name, buffer in self.model.named_buffers()}
+        self.state = self.update.begin(self.rows.weights)
+        self.fresh_state = {name: value.clone() for name, value in self.state.items()}
+        self.weight_decay = torch.zeros(num_tasks * members, 1, device=self.device)
+        self.labels = None if self._is_text else torch.zeros(num_tasks, len(data.targets), device=self.device).long()
+        self.shut = torch.zeros(num_tasks * members, data.num_classes, dtype=torch.bool, device=self.device)
+        self.order = torch.zeros(num_tasks, CHUNK, task.batch_size, dtype=torch.long, device=self.device)
+        self.mirror = torch.zeros(num_tasks, CHUNK, task.batch_size, dtype=torch.bool, device=self.device)
+        self.place = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.trace = torch.zeros(2, num_tasks * members, CHUNK, device=self.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.eager_steps = 0
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+
+    def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
+        """Whole trainings, from fresh weights to the fitness on held-out data."""
+        total, traces = tasks[0].total_steps, []
+        batches = [Batches(task) for task in tasks]
+        with self._on_stream():
+            self.begin(tasks)
+            for first in range(0, total, CHUNK):
+                count = min(CHUNK, total - first)
+                self._fill(batches, count)
+                for _ in range(count):
+                    self._advance()
+                traces.append(self.trace[:, :, :count].clone())
+            losses, lrs = torch.cat(traces, dim=2)
+            found = Trained(fitness(*self.evaluate(tasks)), losses, lrs)
+        if self.stream is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        return found
+
+    def begin(self, tasks: Sequence[Task]) -> None:
+        """Fresh weights and an empty optimizer, for these tasks."""
+        for index, task in enumerate(tasks):
+            rows = slice(index * self.members, (index + 1) * self.members)
+            fresh = _fresh(task)
+            self.rows.set(rows, fresh)
+            for name, buffer in fresh.named_buffers():
+                self.buffers[name][rows] = buffer.to(self.device)
+            self.weight_decay[rows] = task.weight_decay
+            self.shut[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
+            if self.labels is not None:
+                self.labels[index] = task.labels().to(self.device)
+        for name, value in self.fresh_state.items():
+            self.state[name].copy_(value)
+        scale = torch.full((len(self.weight_decay),), self.update.scale, device=self.device)
+        classes = [float(task.num_classes) for task in tasks for _ in range(self.members)]
+        self.policy.begin(tasks[0].total_steps, scale, torch.tensor(classes, device=self.device))
+        self.model.train()
+
+    def step(self) -> None:
+        """One step of all trainings; nothing is read back."""
+        inputs, targets = self._batch()
+        losses = self._losses(self._outputs(inputs), targets)
+        gradients = torch.autograd.grad(losses.sum(), self.rows.leaves(), materialize_grads=True)
+        with torch.no_grad():
+            flat = self.rows.gather(gradients)
+            if self.clip_norm is not None:
+                flat *= (self.clip_norm / (flat.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0)
+            lrs = self.policy.lrs(losses.detach())
+            self.update.apply(self.rows.weights, flat, self.state, lrs.unsqueeze(1), self.weight_decay)
+            self.trace.index_copy_(2, self.place, torch.stack((losses.detach(), lrs)).unsqueeze(2))
+            self.place += 1
+
+    @torch.no_grad()
+    def evaluate(self, tasks: Sequence[Task]) -> tuple[Tensor, Tensor]:
+        """Outputs (members, examples, ..., classes) and targets (members, examples, ...) of the held-out examples."""
+        self.model.eval()
+        held_out = torch.stack([task.val for task in tasks if task.val is not None]).to(self.device)
+        outputs, targets = [], []
+        for index in held_out.split(max(1, self.order.shape[2]), dim=1):
+            x, y = self._examples(index)
+            outputs.append(self._open(self._outputs(x).float()))
+            targets.append(y)
+        self.model.train()
+        return torch.cat(outputs, dim=1), torch.cat(targets, dim=1)
+
+    @property
+    def _is_text(self) -> bool:
+        return self.data.targets.ndim > 1
+
+    def _fill(self, batches: Sequence[Batches], count: int) -> None:
+        taken = [feed.take(count) for feed in batches]
+        self.order[:, :count] = torch.stack([index for index, _ in taken]).to(self.device)
+        if self.data.mirrored:
+            self.mirror[:, :count] = torch.stack([mirror for _, mirror in taken]).to(self.device)
+        self.place.zero_()
+
+    def _advance(self) -> None:
+        """A step, captured where that is possible and its first steps were taken."""
+        if self.graph is not None:
+            self.graph.replay()
+        elif self.stream is None or self.eager_steps < WARM_UP:
+            self.step()
+            self.eager_steps += 1
+        else:
+            self.graph, _ = captured(self.step)
+            self.graph.replay()
+
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        """(members, batch, ...): the same for the members of a task."""
+        index = self.order.index_select(1, self.place).squeeze(1)
+        mirror = self.mirror.index_select(1, self.place).squeeze(1) if self.data.mirrored else None
+        return self._examples(index, mirror)
+
+    def _examples(self, index: Tensor, mirror: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        inputs = self.data.inputs[index]
+        if mirror is not None:
+            inputs = torch.where(mirror.view(*mirror.shape, *[1] * (inputs.ndim - 2)), inputs.flip(-1), inputs)
+        targets = self.data.targets[index] if self.labels is None else self.labels.gather(1, index)
+        return self._repeat(inputs), self._repeat(targets)
+
+    def _repeat(self, values: Tensor) -> Tensor:
+        return values.unsqueeze(1).expand(-1, self.members, *values.shape[1:]).flatten(0, 1)
+
+    def _outputs(self, inputs: Tensor) -> Tensor:
+        def one(weights: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Any:
+            return functional_call(self.model, (weights, buffers), (x,))
+
+        # Without autocast's cache of cast weights, which a captured step would find outdated.
+        cast = torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
+        with cast:
+            return torch.vmap(one, randomness="different")(self.rows.views, self.buffers, inputs)
+
+    def _open(self, outputs: Tensor) -> Tensor:
+        """Without the classes that a task does not have."""
+        if self._is_text:
+            return outputs
+        return outputs.masked_fill(self.shut.unsqueeze(1), -torch.inf)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """(members,) mean cross-entropy, with label smoothing over the task's own classes."""
+        log_p = log_softmax(self._open(outputs.float()), dim=-1)
+        losses = -log_p.gather(-1, targets.unsqueeze(-1)).flatten(1).mean(1)
+        if self.smoothing:
+            spread = -log_p.masked_fill(log_p.isneginf(), 0.0).sum(-1).flatten(1).mean(1)
+            losses = (1 - self.smoothing) * losses + self.smoothing * spread / (~self.shut).sum(1)
+        return losses
+
+    def _on_stream(self) -> Any:
+        if self.stream is None:
+            return nullcontext()
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.stream)
+
+
+class Rows:
+    """The parameters of many copies of a model: `weights` (members, size), a member a row, and views of it by name."""
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        self.places: dict[str, tuple[int, int]] = {}
+        parameters, end = dict(model.named_parameters()), 0
+        for name, parameter in parameters.items():
+            if parameter.dtype != torch.float32:
+                raise TypeError(f"model must have float32 parameters, got {parameter.dtype} in {name}: call .float()")
+            self.places[name] = (end, parameter.numel())
+            end += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        device = next(iter(parameters.values())).device
+        self.weights = torch.zeros(members, end, device=device)
+        self.views = {
+            name: self.weights[:, place : place + size].view(members, *parameters[name].shape).requires_grad_()
+            for name, (place, size) in self.places.items()
+        }
+
+    def set(self, rows: slice, model: nn.Module) -> None:
+        """These members begin with the model's weights."""
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                self.views[name][rows] = parameter.to(self.weights.device)
+
+    def leaves(self) -> list[Tensor]:
+        """What to differentiate by."""
+        return list(self.views.values())
+
+    def gather(self, gradients: Sequence[Tensor]) -> Tensor:
+        """(members, size) from one gradient a view."""
+        parts = []
+        for gradient in gradients:
+            flat = gradient.flatten(1)
+            parts.append(flat)
+            if rest := -flat.shape[1] % ALIGNMENT:
+                parts.append(flat.new_zeros(1, 1).expand(len(flat), rest))
+        return torch.cat(parts, dim=1)
+
+
+def _fresh(task: Task) -> nn.Module:
+    """The task's network, initialised from its seed; random numbers of the user's are left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.seed)
+        return task.model(task.data)
+
+
+def _stack(value: Tensor, members: int) -> Tensor:
+    return value.detach().expand(members, *value.shape).clone()

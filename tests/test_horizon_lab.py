@@ -1,0 +1,158 @@
+"""The lab's full-horizon meta-training: distributions of small trainings, the command, the demo's heart."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from commands import complaint, run
+
+from mlrsnet import Schedule
+from mlrsnet.horizon import HorizonTrainer
+from mlrsnet.lab import horizon, tasks
+from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
+from mlrsnet.lab.horizon import HorizonSpec, learn
+from mlrsnet.lab.screen.horizon import sparkline
+from mlrsnet.lab.tasks.images import ImageTask, Pictures
+
+WORDS = ("metatrain", "--objective", "horizon", "--generations", 3, "--tasks", 2, "--members", 2, "--hidden", 4)
+SPEC = HorizonSpec(task_options={"classes": [0, 1, 2]}, generations=3, tasks=2, members=2, hidden=4)
+
+
+@pytest.fixture(autouse=True)
+def few_comparisons(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(horizon, "COMPARE_EVERY", 2)
+    monkeypatch.setattr(horizon, "HELD_OUT_TASKS", 2)
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Ctrl-C in the middle of a generation."""
+    import os
+    import signal
+
+    def stop(number):
+        step = HorizonTrainer.step
+
+        def stopped(self):
+            if self.number + 1 == number:
+                os.kill(os.getpid(), signal.SIGINT)
+            return step(self)
+
+        monkeypatch.setattr(HorizonTrainer, "step", stopped)
+
+    return stop
+
+
+def test_small_trainings_see_the_tasks_training_pictures_and_no_others():
+    task = tasks.load("digits")
+    data = inner_tasks("digits").data[0]
+    assert len(data.inputs) == len(task.train.labels)
+    assert torch.equal(data.targets, task.train.labels)
+    expected = (task.train.images[:5].float() - torch.tensor(task.mean)) / torch.tensor(task.std)
+    assert torch.equal(data.inputs[:5], expected.permute(0, 3, 1, 2))
+
+
+def large(count=LARGE_FROM, side=32):
+    images = torch.randint(256, (count, side, side, 3), dtype=torch.uint8)
+    part = Pictures(images, torch.arange(count) % 10)
+    return ImageTask("made up", 10, part, part, part, pad=4, flip=True, mean=(127.0,) * 3, std=(70.0,) * 3)
+
+
+def test_large_pictures_are_made_small_and_trained_with_patch_networks(monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda *names, **options: large())
+    sampler = inner_tasks("cifar10")
+    (task,) = sampler.sample(0, 1)
+    assert task.data.inputs.shape[1:] == (3, SIDE, SIDE)
+    assert task.data.mirrored
+    assert 250 <= task.total_steps <= 2000
+    assert task.model(task.data)(task.data.inputs[:4]).shape == (4, 10)
+    assert pictures(large(20, 8)).inputs.shape == (20, 3, 8, 8)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_network_of_the_digits_distribution_trains(seed):
+    (task,) = inner_tasks("digits").sample(seed, 1)
+    assert task.model(task.data)(task.data.inputs[:4]).shape == (4, 10)
+    assert not set(task.train.tolist()) & set(task.val.tolist())
+
+
+def test_text_is_refused_with_what_to_take_instead(monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda *names, **options: object())
+    with pytest.raises(ValueError, match="the task must be one of pictures that fit in memory, got 'ptb': take digits"):
+        inner_tasks("ptb")
+
+
+def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stop_after, tmp_path):
+    whole, _ = learn(SPEC, tmp_path / "whole", device="cpu")
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        learn(SPEC, tmp_path / "parts", device="cpu")
+    assert json.loads((tmp_path / "parts" / "horizon.json").read_text())["generations"][-1]["number"] == 2
+    stop_after(99)
+    parts, _ = learn(SPEC, tmp_path / "parts", device="cpu")
+    assert parts.fingerprint() == whole.fingerprint()
+    assert parts.card == whole.card
+    records = [json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("whole", "parts")]
+    assert records[0]["generations"] == records[1]["generations"]
+    assert [line["number"] for line in records[1]["comparisons"]] == [0, 2, 3]
+
+
+def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_after, tmp_path):
+    stop_after(1)
+    with pytest.raises(KeyboardInterrupt):
+        learn(SPEC, tmp_path / "run", device="cpu")
+    other = HorizonSpec(**{**SPEC.__dict__, "sigma": 0.2})
+    with pytest.raises(ValueError, match=r"holds a run with another spec \(different: sigma\): use another --out"):
+        learn(other, tmp_path / "run", device="cpu")
+    (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"is not a checkpoint of this run \(\w+\): delete it to begin anew"):
+        learn(SPEC, tmp_path / "run", device="cpu")
+
+
+def test_the_command_ends_in_a_schedule_and_its_record(capsys):
+    code, out, err = run(capsys, *WORDS, "--tensorboard", "--name", "mine")
+    assert code == 0, err
+    assert "gap to cosine:" in out
+    assert "schedule: learned.safetensors" in out
+    assert Schedule.load("learned.safetensors").card.name == "mine"
+    record = json.loads(Path("learned.safetensors.json").read_text())
+    assert len(record["generations"]) == 3
+    assert record["spec"]["members"] == 2
+    assert list(Path("learned.safetensors.tensorboard").glob("events*"))
+    assert not Path("learned.safetensors.run").exists()
+
+
+def test_the_command_goes_on_where_it_was_stopped(capsys, stop_after):
+    stop_after(1)
+    code, _, err = run(capsys, *WORDS)
+    assert (code, err) == (130, "mlrsnet: interrupted; the same command goes on where it was stopped\n")
+    stop_after(99)
+    assert run(capsys, *WORDS)[0] == 0
+    assert len(json.loads(Path("learned.safetensors.json").read_text())["generations"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective", "both"], "--objective must be one of greedy, horizon; got 'both'"),
+        (["--objective", "horizon", "--epochs", 3], "--epochs belongs to --objective greedy, got --objective horizon"),
+        (["--sigma", 0.1], "--sigma belongs to --objective horizon, got --objective greedy"),
+        (["--objective", "horizon", "--members", 3], "members must be even, got 3"),
+        (["--objective", "horizon", "--generations", 0], "generations must be a whole number >= 1, got 0"),
+        (["--objective", "horizon", "--fitness", "best"], "fitness must be one of calibrated, loss, error"),
+        (["--objective", "horizon", "--task", "nope"], "the task must be one of digits, cifar10"),
+        (["--objective", "horizon", "--out", "."], "--out must be a file, got the folder ."),
+        (["--objective", "horizon", "--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+    ],
+)
+def test_bad_words_are_named_and_nothing_is_left(capsys, tmp_path, words, message):
+    assert message in complaint(capsys, "metatrain", *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_curve_in_a_line_of_text():
+    assert sparkline([0.0, 1.0, 2.0, 4.0]) == "▁▃▅█"
+    assert len(sparkline([float(i) for i in range(100)], 24)) == 24
+    assert sparkline([0.0, 0.0]) == "▁▁"

@@ -1,0 +1,256 @@
+"""Full-horizon meta-training: what is learned, that it can be repeated, and that it goes on after a stop."""
+
+import pytest
+import torch
+from torch import nn
+
+import mlrsnet
+from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
+from mlrsnet.horizon import Data
+from mlrsnet.horizon.fitness import FITNESS
+from mlrsnet.horizon.rivals import Comparison
+from mlrsnet.horizon.trainer import default_net, hold_out
+
+
+def blobs(num=240, classes=3):
+    """Clouds of points that overlap, so that the last LRs matter."""
+    random = torch.Generator().manual_seed(0)
+    targets = torch.arange(num) % classes
+    centres = torch.randn(classes, 4, generator=random)
+    return Data(centres[targets] + 0.8 * torch.randn(num, 4, generator=random), targets)
+
+
+DATA = blobs()
+
+
+def linear(data):
+    return nn.Linear(4, data.num_classes)
+
+
+def sampler(**changes):
+    values = {"horizons": (8, 16), "batch_sizes": (16,), "val_size": 80, "num_classes": (2, None)}
+    return TaskSampler([DATA], [linear], **(values | changes))
+
+
+def trainer(tasks=None, **changes):
+    values = {"generations": 4, "tasks_per_generation": 2, "members": 4, "held_out_tasks": 3}
+    return HorizonTrainer(tasks or sampler(), **(values | {"net": default_net(0)} | changes))
+
+
+def weights(schedule):
+    return torch.cat([p.flatten() for p in schedule.net.parameters()])
+
+
+def test_the_same_seed_learns_the_same_schedule_and_another_seed_another():
+    one, again, other = (trainer(seed=seed).run() for seed in (3, 3, 4))
+    assert one.fingerprint() == again.fingerprint() != other.fingerprint()
+    assert one.card == again.card
+
+
+@pytest.mark.parametrize("stopped_after", [1, 3])
+def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stopped_after, tmp_path):
+    whole = trainer()
+    whole.run(every=2)
+    first, second = trainer(), trainer()
+    for _ in range(stopped_after):
+        first.step()
+        if first.number % 2 == 0:
+            first.compare()
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    second.run(every=2)
+    assert second.schedule().fingerprint() == whole.schedule().fingerprint()
+    assert second.schedule().card == whole.schedule().card
+    assert second.history == whole.history
+    assert second.comparisons == whole.comparisons
+
+
+def test_a_state_of_other_settings_is_refused_by_name():
+    state = trainer(sigma=0.2).state_dict()
+    with pytest.raises(ValueError, match=r"the state belongs to a trainer with sigma 0.2: make this one with the same"):
+        trainer().load_state_dict(state)
+    with pytest.raises(ValueError, match="a trainer with net"):
+        trainer(net=LSTMNet(8, inputs=("loss", "progress"))).load_state_dict(state)
+
+
+def test_the_users_random_numbers_are_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trainer().run()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_it_learns_an_lr_that_ends_in_a_lower_loss():
+    """A range a hundred times too small: the network has to learn to open up."""
+    made = trainer(
+        generations=25,
+        members=8,
+        gamma=Gamma("fixed", value=2.0),
+        meta_lr=0.1,
+        net=low_net(),
+        average=0.5,
+        fitness="loss",
+    )
+    before, after = made.compare(), None
+    made.run(every=25)
+    after = made.comparisons[-1]
+    assert sum(after.learned) < 0.8 * sum(before.learned)
+    assert max(after.lrs) > 3 * max(before.lrs)
+
+
+def low_net():
+    net = default_net(0)
+    with torch.no_grad():
+        net.out.bias.fill_(-1.0)  # sigmoid(-4)
+    return net
+
+
+def test_the_schedule_drives_a_training_and_says_how_it_was_made(tmp_path):
+    made = trainer(name="mine", learned_on="blobs")
+    schedule = made.run()
+    schedule.save(tmp_path / "mine.safetensors")
+    card = Schedule.load(tmp_path / "mine.safetensors").card
+    assert (card.name, card.learned_on, card.gamma) == ("mine", "blobs", Gamma("fixed", value=1.0))
+    assert "4 generations of 2 tasks with 4 members" in card.description
+    assert card.results["held-out tasks"]["tasks"] == 3
+    assert card.loss_range[0] < 1 < card.loss_range[1]
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = LearnedLR(optimizer, schedule, total_steps=10, num_classes=3)
+    scheduler.step(torch.tensor(1.1))
+    assert 0 < optimizer.param_groups[0]["lr"] < 1
+
+
+def test_the_schedule_is_the_average_of_the_generations():
+    made = trainer(average=0.0)
+    made.step()
+    assert torch.equal(weights(made.schedule()), made.weights)
+    made = trainer(average=0.5)
+    start = made.weights.clone()
+    made.step()
+    torch.testing.assert_close(weights(made.schedule()), (start + made.weights) / 2)
+
+
+def test_the_meta_optimizers_lr_falls_to_0():
+    made, lrs = trainer(generations=6), []
+    while made.number < 6:
+        made.step()
+        lrs.append(made.meta_optimizer.param_groups[0]["lr"])
+    assert lrs[0] == made.meta_lr
+    assert lrs == sorted(lrs, reverse=True)
+    assert lrs[-1] < 0.1 * made.meta_lr
+
+
+def test_a_fitness_of_ones_own_decides():
+    seen = []
+
+    def constant(outputs, targets):
+        seen.append((outputs.shape, targets.shape))
+        return torch.zeros(len(outputs))
+
+    made = trainer(fitness=constant, held_out_tasks=0)
+    before = made.weights.clone()
+    made.step()
+    assert seen == [((8, 80, 3), (8, 80))]
+    assert torch.equal(made.weights, before)  # no member is better than another
+
+
+@pytest.mark.parametrize("name", FITNESS)
+def test_every_fitness_has_a_name(name):
+    assert trainer(fitness=name, held_out_tasks=0).step().number == 1
+
+
+def test_tasks_of_different_shapes_train_one_after_another():
+    class Mixed:
+        def sample(self, seed, count):
+            each = [sampler(horizons=(n, n)).sample(seed, 1)[0] for n in (5, 9, 5)]
+            return [*each, *sampler(optimizers=("adam",), horizons=(5, 5)).sample(seed, 1)][:count]
+
+    made = trainer(Mixed(), tasks_per_generation=4, held_out_tasks=0)
+    assert made.step().total_steps == 9
+    assert made.run().num_phases == 1
+
+
+@pytest.mark.parametrize(
+    "net", [MLPNet(4, inputs=("loss", "progress")), LSTMNet(4, 2), LSTMNet(3, loss_scale="initial")]
+)
+def test_any_schedule_network_can_be_learned(net):
+    found = trainer(net=net, gamma=Gamma(), held_out_tasks=0, generations=1).run()
+    assert found.net.config() == net.config()
+
+
+def test_half_of_the_members_may_diverge():
+    made = trainer(gamma=Gamma("fixed", value=1e30), held_out_tasks=0, generations=2)
+    found = made.step()
+    assert found.diverged > 0
+    assert all(torch.isfinite(weights(made.schedule())))
+
+
+def test_held_out_tasks_are_no_generations_tasks():
+    assert len({task.seed for task in hold_out(sampler(), 8)}) == 8
+    asked = []
+
+    class Listening(TaskSampler):
+        def sample(self, seed, count):
+            asked.append({task.seed for task in super().sample(seed, count)})
+            return super().sample(seed, count)
+
+    made = trainer(Listening([DATA], [linear], horizons=(2, 2), val_size=80), generations=20, held_out_tasks=8)
+    kept_back = set().union(*asked)
+    asked.clear()
+    made.run(every=20)
+    assert len(asked) == 20
+    assert len(set().union(*asked)) == 20 * made.tasks_per_generation
+    assert not kept_back & set().union(*asked)
+
+
+def test_a_comparison_is_with_the_best_of_the_grid_on_each_task_and_on_all():
+    made = trainer()
+    found = made.compare()
+    grid = made.rivals.grids()["cosine"]
+    assert grid.shape == (3, len(made.rivals.grid))
+    assert found.best["cosine"] == pytest.approx(grid.min(1).values.tolist())
+    assert sum(found.tuned["cosine"]) == pytest.approx(float(grid.sum(0).min()))
+    assert sum(found.best["cosine"]) <= sum(found.tuned["cosine"])
+
+
+def test_gaps_and_wins_are_what_they_say():
+    found = Comparison(7, [1.0, 2.0], {"cosine": [1.0, 1.0]}, {"cosine": [1.0, 3.0]}, [0.1])
+    assert (found.gap(), found.gap(tuned=True)) == (0.5, -0.25)
+    assert (found.wins(), found.wins(tuned=True)) == (0.5, 1.0)
+
+
+def test_a_callback_hears_of_every_generation():
+    heard = []
+    trainer().run(every=3, on_generation=lambda made: heard.append((made.number, len(made.comparisons))))
+    assert heard == [(1, 0), (2, 0), (3, 1), (4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"members": 3}, "members must be even, got 3"),
+        ({"members": 0}, "members must be a whole number >= 2, got 0"),
+        ({"generations": 0}, "generations must be a whole number >= 1, got 0"),
+        ({"sigma": 0}, "sigma must be > 0, got 0"),
+        ({"meta_lr": -1}, "meta_lr must be > 0, got -1"),
+        ({"average": 1}, r"average must be in \[0, 1\), got 1"),
+        ({"fitness": "accuracy"}, "fitness must be one of calibrated, loss, error; got 'accuracy'"),
+        ({"precision": "fp8"}, "precision must be one of fp32, bf16; got 'fp8'"),
+        ({"held_out_tasks": -1}, "held_out_tasks must be a whole number >= 0, got -1"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        trainer(**changes)
+
+
+def test_comparing_without_held_out_tasks_is_refused():
+    with pytest.raises(ValueError, match="held_out_tasks must be >= 1 to compare, got 0"):
+        trainer(held_out_tasks=0).compare()
+
+
+def test_the_public_names_are_there():
+    assert mlrsnet.HorizonTrainer is HorizonTrainer
+    assert mlrsnet.TaskSampler is TaskSampler

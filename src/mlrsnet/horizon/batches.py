@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mlrsnet.horizon.seeds import generator
 from mlrsnet.horizon.tasks import Task
 
 
@@ -12,7 +13,7 @@ class Batches:
     def __init__(self, task: Task) -> None:
         assert task.train is not None
         self.examples, self.batch_size, self.mirrored = task.train, task.batch_size, task.data.mirrored
-        self.random = torch.Generator().manual_seed(task.seed)
+        self.random, self.mirroring = generator("order", task.seed), generator("mirroring", task.seed)
         self.left = torch.empty(0, self.batch_size, dtype=torch.long)
 
     def take(self, count: int) -> tuple[Tensor, Tensor]:
@@ -24,4 +25,4 @@ class Batches:
         taken, self.left = self.left[:count], self.left[count:]
         if not self.mirrored:
             return taken, torch.zeros(taken.shape, dtype=torch.bool)
-        return taken, torch.rand(taken.shape, generator=self.random) < 0.5
+        return taken, torch.rand(taken.shape, generator=self.mirroring) < 0.5

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 Fitness = Callable[[Tensor, Tensor], Tensor]
 
-LOWEST, HIGHEST = math.log(0.02), math.log(50.0)
+LOWEST, HIGHEST = math.log(0.02), math.log(1e3)
 """Temperatures are looked for between these."""
 
 
@@ -27,7 +27,7 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return each.view(len(outputs), -1).mean(1)
 
 
-def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 16) -> Tensor:
+def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 20) -> Tensor:
     """The cross-entropy of outputs / tau at the best temperature tau of each training.
 
     An overconfident network and a better one can have the same loss; what is left after calibration is what the network
@@ -48,12 +48,14 @@ def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 16) -> Te
         left, right = high - part * (high - low), low + part * (high - low)
         to_the_left = at(left) < at(right)
         low, high = torch.where(to_the_left, low, left), torch.where(to_the_left, right, high)
-    return torch.minimum(at((low + high) / 2), loss(outputs, targets))
+    tried = torch.stack((at(low), at((low + high) / 2), at(high), loss(outputs, targets)))
+    return tried.min(dim=0).values
 
 
 def error(outputs: Tensor, targets: Tensor) -> Tensor:
     """The share of wrong answers: what is reported in the end, but flat almost everywhere."""
-    return (outputs.argmax(-1) != targets).flatten(1).float().mean(1)
+    wrong = (outputs.argmax(-1) != targets).flatten(1).float().mean(1)
+    return torch.where(outputs.isnan().flatten(1).any(1), torch.nan, wrong)
 
 
 FITNESS: dict[str, Fitness] = {"calibrated": calibrated_loss, "loss": loss, "error": error}

@@ -5,16 +5,18 @@ elementwise operations, whatever the network. Members do not touch each other, s
 every member's own.
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import log_softmax
 
+from mlrsnet import _check
 from mlrsnet.capture import captured
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness
@@ -54,18 +56,21 @@ class Population:
         policy: sets the LRs of all of them.
         data: the task's, on the device to train on.
         precision: `fp32`, or `bf16` for autocast.
+
+    Dropout differs from member to member; everything else that is random is a task's, not a member's.
     """
 
     def __init__(
         self, task: Task, num_tasks: int, members: int, policy: Policy, data: Data, precision: str = "fp32"
     ) -> None:
         self.data, self.policy, self.num_tasks, self.members = data, policy, num_tasks, members
-        self.device, self.bf16 = data.inputs.device, precision == "bf16"
+        self.device = data.inputs.device
+        self.bf16 = _check.one_of("precision", precision, ("fp32", "bf16")) == "bf16"
         self.smoothing, self.clip_norm = task.label_smoothing, task.clip_norm
         self.update: Update = find(task.optimizer)
         self.model = _fresh(task).to(self.device)
         self.rows = Rows(self.model, num_tasks * members)
-        self.buffers = {name: _stack(buffer, num_tasks * members) for name, buffer in self.model.named_buffers()}
+        self.fixed = {name: _stack(value, num_tasks * members) for name, value in _fixed(self.model)}
         self.state = self.update.begin(self.rows.weights)
         self.fresh_state = {name: value.clone() for name, value in self.state.items()}
         self.weight_decay = torch.zeros(num_tasks * members, 1, device=self.device)
@@ -83,7 +88,7 @@ class Population:
         """Whole trainings, from fresh weights to the fitness on held-out data."""
         total, traces = tasks[0].total_steps, []
         batches = [Batches(task) for task in tasks]
-        with self._on_stream():
+        with self._on_stream(), self._random(tasks[0].seed):
             self.begin(tasks)
             for first in range(0, total, CHUNK):
                 count = min(CHUNK, total - first)
@@ -103,8 +108,8 @@ class Population:
             rows = slice(index * self.members, (index + 1) * self.members)
             fresh = _fresh(task)
             self.rows.set(rows, fresh)
-            for name, buffer in fresh.named_buffers():
-                self.buffers[name][rows] = buffer.to(self.device)
+            for name, value in _fixed(fresh):
+                self.fixed[name][rows] = value.to(self.device)
             self.weight_decay[rows] = task.weight_decay
             self.shut[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
             if self.labels is not None:
@@ -182,13 +187,13 @@ class Population:
         return values.unsqueeze(1).expand(-1, self.members, *values.shape[1:]).flatten(0, 1)
 
     def _outputs(self, inputs: Tensor) -> Tensor:
-        def one(weights: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Any:
-            return functional_call(self.model, (weights, buffers), (x,))
+        def one(weights: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor) -> Any:
+            return functional_call(self.model, (weights, fixed), (x,))
 
         # Without autocast's cache of cast weights, which a captured step would find outdated.
         cast = torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
-        with cast:
-            return torch.vmap(one, randomness="different")(self.rows.views, self.buffers, inputs)
+        with cast, sdpa_kernel(SDPBackend.MATH):  # the others cannot be batched
+            return torch.vmap(one, randomness="different")(self.rows.views, self.fixed, inputs)
 
     def _open(self, outputs: Tensor) -> Tensor:
         """Without the classes that a task does not have."""
@@ -205,6 +210,17 @@ class Population:
             losses = (1 - self.smoothing) * losses + self.smoothing * spread / (~self.shut).sum(1)
         return losses
 
+    @contextmanager
+    def _random(self, seed: int) -> Iterator[None]:
+        """Dropout's masks, where a model has them: the same every time, and the user's random numbers left alone."""
+        devices = [self.device] if self.stream is not None else []
+        with torch.random.fork_rng(devices=devices):
+            torch.default_generator.manual_seed(seed)
+            if self.stream is not None:
+                with torch.cuda.device(self.device):
+                    torch.cuda.manual_seed(seed)
+            yield
+
     def _on_stream(self) -> Any:
         if self.stream is None:
             return nullcontext()
@@ -217,7 +233,9 @@ class Rows:
 
     def __init__(self, model: nn.Module, members: int) -> None:
         self.places: dict[str, tuple[int, int]] = {}
-        parameters, end = dict(model.named_parameters()), 0
+        parameters, end = {name: p for name, p in model.named_parameters() if p.requires_grad}, 0
+        if not parameters:
+            raise ValueError("model must have parameters to train, got none that requires a gradient")
         for name, parameter in parameters.items():
             if parameter.dtype != torch.float32:
                 raise TypeError(f"model must have float32 parameters, got {parameter.dtype} in {name}: call .float()")
@@ -233,8 +251,9 @@ class Rows:
     def set(self, rows: slice, model: nn.Module) -> None:
         """These members begin with the model's weights."""
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                self.views[name][rows] = parameter.to(self.weights.device)
+            parameters = dict(model.named_parameters())
+            for name, view in self.views.items():
+                view[rows] = parameters[name].to(self.weights.device)
 
     def leaves(self) -> list[Tensor]:
         """What to differentiate by."""
@@ -254,8 +273,14 @@ class Rows:
 def _fresh(task: Task) -> nn.Module:
     """The task's network, initialised from its seed; random numbers of the user's are left alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.seed)
+        torch.default_generator.manual_seed(task.seed)
         return task.model(task.data)
+
+
+def _fixed(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """What no gradient changes: buffers and frozen parameters."""
+    frozen = [(name, p.detach()) for name, p in model.named_parameters() if not p.requires_grad]
+    return [*model.named_buffers(), *frozen]
 
 
 def _stack(value: Tensor, members: int) -> Tensor:

@@ -20,8 +20,11 @@ from mlrsnet.schedule import Schedule
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Peak LRs for plain SGD; other optimizers' are scaled as a learned range would be."""
 
+LARGEST = 1e3
 KINDS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "fixed": {}}
 CURVE_POINTS = 60
+SMALLEST = 1e-3
+"""Of a fitness that is compared: a loss that small says more about the few validation examples than about the schedule."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,13 @@ class Comparison:
     lrs: list[float]
 
     def gap(self, kind: str = "cosine", *, tuned: bool = False) -> float:
-        """How much higher the learned schedule's mean fitness is than a rival's, in parts of the rival's."""
-        mine, rival = sum(self.learned), sum((self.tuned if tuned else self.best)[kind])
-        return (mine - rival) / abs(rival) if rival else math.inf
+        """How much higher the learned schedule's fitness is than a rival's: the geometric mean of the ratios, less 1.
+
+        Every task counts alike, a hard one with a high loss no more than an easy one; losses below `SMALLEST` are as good
+        as that.
+        """
+        pairs = zip(self.learned, (self.tuned if tuned else self.best)[kind], strict=True)
+        return math.exp(mean(math.log(max(mine, SMALLEST) / max(rival, SMALLEST)) for mine, rival in pairs)) - 1
 
     def wins(self, kind: str = "cosine", *, tuned: bool = False) -> float:
         """The share of tasks on which it is at least as good."""
@@ -106,8 +113,10 @@ class Rivals:
                 lrs = trained.lrs[indices.index(0)]
         stride = max(1, len(lrs) // CURVE_POINTS)
         best = {kind: found.min(dim=1).values.tolist() for kind, found in grids.items()}
-        tuned = {kind: found[:, found.mean(dim=0).argmin()].tolist() for kind, found in grids.items()}
-        return Comparison(number, learned.nan_to_num(nan=math.inf).tolist(), best, tuned, lrs[::stride].tolist())
+        tuned = {
+            kind: found[:, found.clamp(min=SMALLEST).log().mean(0).argmin()].tolist() for kind, found in grids.items()
+        }
+        return Comparison(number, _worst(learned).tolist(), best, tuned, lrs[::stride].tolist())
 
     def _grid(self, pool: Pool[Table], kind: str, options: dict[str, Any]) -> Tensor:
         found = torch.empty(len(self.tasks), len(self.grid))
@@ -117,4 +126,9 @@ class Rivals:
 
         for indices, _, trained in pool.train(self.tasks, len(self.grid), self.fitness, prepare):
             found[indices] = trained.fitness.view(len(indices), -1).float().cpu()
-        return found.nan_to_num(nan=math.inf)
+        return _worst(found)
+
+
+def _worst(fitness: Tensor) -> Tensor:
+    """Trainings that diverged count as bad as a loss can be told."""
+    return torch.where(torch.isfinite(fitness), fitness, LARGEST)

@@ -9,9 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from mlrsnet import _check
+from mlrsnet.horizon.seeds import generator
 from mlrsnet.horizon.updates import Update, find
 
 T = TypeVar("T")
+CHOICES = (
+    *(
+        "data",
+        "models",
+        "batch_sizes",
+        "optimizers",
+        "weight_decays",
+        "num_classes",
+        "label_noises",
+        "label_smoothings",
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +53,14 @@ class Data:
             raise ValueError(
                 f"inputs and targets must be as many, and at least one; got {len(self.inputs)} and {len(self.targets)}"
             )
-        if self.targets.is_floating_point() or int(self.targets.min()) < 0:
-            raise ValueError(f"targets must be classes, whole numbers from 0, got {self.targets.dtype}")
+        if self.targets.is_floating_point():
+            raise ValueError(f"targets must be classes, whole numbers from 0, got {self.targets.dtype}: call .long()")
+        if int(self.targets.min()) < 0:
+            raise ValueError(f"targets must be classes, whole numbers from 0, got {int(self.targets.min())}")
         if self.inputs.is_floating_point() and not torch.isfinite(self.inputs).all():
             raise ValueError("inputs must be finite, got NaN or infinite values: clean the data first")
+        if self.inputs.dtype in (torch.float64, torch.float16, torch.bfloat16):
+            object.__setattr__(self, "inputs", self.inputs.float())  # as the models are
         found = int(self.targets.max()) + 1
         object.__setattr__(self, "num_classes", self.num_classes or found)
         if _check.whole_number("num_classes", self.num_classes, 2) < found:
@@ -71,11 +88,11 @@ class Task:
         model: makes the network for the data; initialised from `seed`.
         total_steps: the horizon.
         batch_size: examples a step.
-        train, val: indices into the data, disjoint; together all of it, four to one, if None.
+        train, val: indices into the data, disjoint; all examples of the classes, four to one, if None.
         classes: only these, renamed 0, 1, ...; all if None. The network's other outputs are shut.
         optimizer: `sgd`, `sgdm`, `adam`, `adamw`, or an `Update`.
         weight_decay: of the optimizer.
-        label_noise: share of the training labels that are replaced by random ones.
+        label_noise: share of the training labels that are replaced by random ones; not for sequences.
         seed: of initialisation, order of the batches, mirroring and noise.
         label_smoothing: of the training loss.
         clip_norm: largest norm of the gradient; no limit if None.
@@ -112,22 +129,48 @@ class Task:
                 f"classes must be two or more different ones of 0 to {self.data.num_classes - 1}, with one target an "
                 f"example, got {self.classes!r}"
             )
+        if self.label_noise and self.data.targets.ndim > 1:
+            raise ValueError(
+                f"label_noise needs one target an example, got {self.label_noise} with sequences: leave it out"
+            )
         if (self.train is None) != (self.val is None):
             raise ValueError("train and val must be given together, or neither: then the data is split four to one")
         if self.train is None:
-            order = torch.randperm(len(self.data.inputs), generator=torch.Generator().manual_seed(self.seed))
+            own = torch.arange(len(self.data.inputs))[self._usable()]
+            order = own[torch.randperm(len(own), generator=generator("split", self.seed))]
             object.__setattr__(self, "val", order[: max(1, len(order) // 5)])
             object.__setattr__(self, "train", order[max(1, len(order) // 5) :])
-        assert self.train is not None
-        if len(self.train) < self.batch_size:
-            raise ValueError(
-                f"batch_size must be at most the number of training examples, {len(self.train)}; got {self.batch_size}"
-            )
+        self._check_examples()
 
     @property
     def num_classes(self) -> int:
         """How many the task tells apart."""
         return self.data.num_classes if self.classes is None else len(self.classes)
+
+    def _usable(self) -> Tensor:
+        """(N,) whether an example is of the task's classes."""
+        targets = self.data.targets.cpu()
+        if self.classes is None:
+            return torch.ones(len(targets), dtype=torch.bool)
+        return torch.isin(targets, torch.tensor(list(self.classes)))
+
+    def _check_examples(self) -> None:
+        assert self.train is not None
+        assert self.val is not None
+        count, usable = len(self.data.inputs), self._usable()
+        for name, index in (("train", self.train), ("val", self.val)):
+            if not len(index) or int(index.min()) < 0 or int(index.max()) >= count:
+                raise ValueError(f"{name} must be indices from 0 to {count - 1}, at least one, got {index!r}")
+            if not usable[index].all():
+                raise ValueError(f"{name} must be examples of the classes {self.classes}, got some of others")
+        trained = torch.zeros(count, dtype=torch.bool)
+        trained[self.train] = True
+        if trained[self.val].any():
+            raise ValueError(f"val must have no example of train, got {int(trained[self.val].sum())} of them")
+        if len(self.train) < self.batch_size:
+            raise ValueError(
+                f"batch_size must be at most the number of training examples, {len(self.train)}; got {self.batch_size}"
+            )
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -144,7 +187,7 @@ class Task:
         labels = names.to(self.data.targets.device)[self.data.targets]
         if self.label_noise:
             assert self.train is not None
-            random = torch.Generator().manual_seed(self.seed + 1)
+            random = generator("label noise", self.seed)
             noisy = self.train[torch.rand(len(self.train), generator=random) < self.label_noise]
             drawn = torch.randint(self.num_classes, labels[noisy].shape, generator=random)
             labels[noisy] = drawn.to(labels.device)
@@ -193,17 +236,25 @@ class TaskSampler:
     label_noises: Sequence[float] = (0.0,)
     label_smoothings: Sequence[float] = (0.0,)
     clip_norm: float | None = None
-    _by_class: dict[int, list[Tensor]] = field(default_factory=dict, repr=False, compare=False)
+    _by_class: dict[Data, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("data", "models", "batch_sizes", "optimizers", "weight_decays", "num_classes", "label_noises"):
-            if isinstance(getattr(self, name), str) or not len(getattr(self, name)):
-                raise ValueError(f"{name} must be a list of one or more to choose from, got {getattr(self, name)!r}")
+        for name in CHOICES:
+            choices = getattr(self, name)
+            if not isinstance(choices, list | tuple) or not choices:
+                raise ValueError(f"{name} must be a list of one or more to choose from, got {choices!r}")
         for optimizer in self.optimizers:
             find(optimizer)
+        for model in self.models:
+            if not callable(model):
+                raise ValueError(f"each of models must be a function of the data that returns a network, got {model!r}")
+        for size in self.batch_sizes:
+            _check.whole_number("each of batch_sizes", size)
+        for number in self.num_classes:
+            if number is not None:
+                _check.whole_number("each of num_classes", number, 2)
         for name in ("horizons", "train_sizes"):
-            if (limits := getattr(self, name)) is not None and not (len(limits) == 2 and 1 <= limits[0] <= limits[1]):
-                raise ValueError(f"{name} must be (smallest, largest), got {limits!r}")
+            _check_limits(name, getattr(self, name))
         _check.whole_number("val_size", self.val_size)
 
     def sample(self, seed: int, count: int) -> list[Task]:
@@ -254,10 +305,10 @@ class TaskSampler:
     def _examples(self, data: Data, classes: list[int] | None) -> Tensor:
         if classes is None:
             return torch.arange(len(data.inputs))
-        if id(data) not in self._by_class:
+        if data not in self._by_class:
             targets = data.targets.cpu()
-            self._by_class[id(data)] = [(targets == c).nonzero().squeeze(1) for c in range(data.num_classes)]
-        return torch.cat([self._by_class[id(data)][c] for c in classes])
+            self._by_class[data] = [(targets == c).nonzero().squeeze(1) for c in range(data.num_classes)]
+        return torch.cat([self._by_class[data][c] for c in classes])
 
 
 def pick(choices: Sequence[T], random: torch.Generator) -> T:
@@ -269,6 +320,16 @@ def log_uniform(smallest: float, largest: float, random: torch.Generator) -> int
     """A whole number between them, its logarithm evenly spread."""
     part = float(torch.rand((), generator=random))
     return round(math.exp(math.log(smallest) + part * (math.log(largest) - math.log(smallest))))
+
+
+def _check_limits(name: str, limits: Any) -> None:
+    if limits is None and name == "train_sizes":
+        return
+    if not isinstance(limits, list | tuple) or len(limits) != 2:
+        raise ValueError(f"{name} must be (smallest, largest), got {limits!r}")
+    smallest, largest = (_check.whole_number(f"each of {name}", limit) for limit in limits)
+    if smallest > largest:
+        raise ValueError(f"{name} must be (smallest, largest), got {limits!r}")
 
 
 def _are_classes(classes: Sequence[int], data: Data) -> bool:

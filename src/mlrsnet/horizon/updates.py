@@ -16,7 +16,7 @@ State = dict[str, Tensor]
 
 
 class Update(Protocol):
-    """One kind of optimizer; equal ones (`==`) train side by side."""
+    """One kind of optimizer, a frozen dataclass: equal ones train side by side."""
 
     @property
     def scale(self) -> float:
@@ -109,4 +109,10 @@ UPDATES: dict[str, Update] = {"sgd": SGD(), "sgdm": SGD(momentum=0.9), "adam": A
 
 def find(optimizer: "str | Update") -> Update:
     """An update by its name, or one that is given."""
-    return UPDATES[_check.one_of("optimizer", optimizer, UPDATES)] if isinstance(optimizer, str) else optimizer
+    if isinstance(optimizer, str):
+        return UPDATES[_check.one_of("optimizer", optimizer, UPDATES)]
+    if not callable(getattr(optimizer, "apply", None)) or getattr(optimizer, "__hash__", None) is None:
+        raise ValueError(
+            f"optimizer must be one of {', '.join(UPDATES)} or a frozen dataclass like horizon.SGD, got {optimizer!r}"
+        )
+    return optimizer

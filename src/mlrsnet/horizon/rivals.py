@@ -23,8 +23,8 @@ GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 LARGEST = 1e3
 KINDS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "fixed": {}}
 CURVE_POINTS = 60
-SMALLEST = 1e-3
-"""Of a fitness that is compared: a loss that small says more about the few validation examples than about the schedule."""
+SMALLEST = 0.05
+"""Fitnesses are compared down to here: a few validation examples cannot tell losses of 0.04 and 0.001 apart."""
 
 
 @dataclass(frozen=True)

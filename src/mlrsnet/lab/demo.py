@@ -2,9 +2,10 @@
 
 1. Learn, on the digits 0 to 4: from the end of many small trainings of fully connected networks (full horizon), and, as in
    the paper, a step ahead while one small CNN trains (Algorithm 1).
-2. Transfer: a small CNN learns the digits 5 to 9 under each learned schedule, with nothing to choose.
-3. Compare: the same under hand-designed schedules, whose initial LR is first chosen from a grid on validation data, with
-   seeds of their own.
+2. Transfer to the digits 5 to 9, with nothing to choose: the full-horizon schedule drives other small trainings, and each
+   learned schedule drives a small CNN, a network of another kind.
+3. Compare: the same under hand-designed schedules, whose LR is first chosen from a grid: for the small trainings one for all of
+   them, for the CNN on validation data, with seeds of its own.
 
 Test data only enters what is reported. The same command gives the same numbers on the same machine.
 """
@@ -75,6 +76,7 @@ def horizon_learning(generations: int) -> HorizonSpec:
     return HorizonSpec(
         task="digits",
         task_options={"classes": LEARN_ON},
+        held_out_options={"classes": TRANSFER_TO},
         generations=generations,
         tasks=4,
         hidden=16,

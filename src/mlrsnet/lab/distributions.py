@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {
     "batch_sizes": (16, 32),
     "num_classes": (5, None),
     "train_sizes": (100, 600),
-    "label_noises": (0.1, 0.2, 0.4),  # else the easy ones end without any loss, and nothing is left to compare
+    "label_noises": (0.0, 0.1, 0.2),  # without any, most end with hardly a loss, and little is left to compare
     "val_size": 300,
 }
 """For sets of up to a few thousand pictures, such as digits: seconds a generation on a CPU."""
@@ -43,6 +43,8 @@ SMALL_NETWORKS: tuple[dict[str, Any], ...] = (
     {"model": "mlp", "width": 32, "depth": 1, "norm": "layer"},
     {"model": "mlp", "width": 32, "depth": 2, "norm": "layer"},
     {"model": "mlp", "width": 32, "depth": 1, "norm": "batch"},
+    {"model": "mlp", "width": 32, "depth": 2, "norm": "batch"},
+    {"model": "patch_net", "width": 16, "hidden": 32},
 )
 LARGE_NETWORKS: tuple[dict[str, Any], ...] = ({"model": "patch_net"},)
 LARGE_FROM = 5_000

@@ -28,7 +28,7 @@ from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
 
 RECORD = "horizon.json"
-COMPARE_EVERY, HELD_OUT_TASKS = 20, 24
+COMPARE_EVERY, HELD_OUT_TASKS = 25, 48
 OnGeneration = Callable[[HorizonTrainer], Any]
 
 
@@ -39,6 +39,7 @@ class HorizonSpec:
     Args:
         task: whose training pictures the small trainings use; see `distributions.py`.
         task_options: of the task, such as `classes`.
+        held_out_options: of the task for the held-out trainings, which only measure; the same if None.
         generations, tasks, members, sigma, meta_lr, fitness: see `HorizonTrainer`.
         hidden: size of the schedule network.
         seed: of everything.
@@ -47,6 +48,7 @@ class HorizonSpec:
 
     task: str = "digits"
     task_options: dict[str, Any] = field(default_factory=dict)
+    held_out_options: dict[str, Any] | None = None
     generations: int = 150
     tasks: int = 8
     members: int = 16
@@ -58,7 +60,8 @@ class HorizonSpec:
     name: str = "unnamed"
 
     def __post_init__(self) -> None:
-        tasks.check(self.task, self.task_options)
+        for options in (self.task_options, self.held_out_options or {}):
+            tasks.check(self.task, options)
         for name in ("generations", "tasks", "hidden"):
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
@@ -67,6 +70,8 @@ class HorizonSpec:
 def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> HorizonTrainer:
     """The trainer that a spec describes."""
     sampler = inner_tasks(spec.task, root, **spec.task_options)
+    other = spec.held_out_options
+    held_out = None if other is None else inner_tasks(spec.task, root, **other)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         net = LSTMNet(
@@ -82,6 +87,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
         sigma=spec.sigma,
         meta_lr=spec.meta_lr,
         fitness=spec.fitness,
+        held_out=held_out,
         held_out_tasks=HELD_OUT_TASKS,
         seed=spec.seed,
         device=device,

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from statistics import mean
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from mlrsnet.horizon import Comparison
 from mlrsnet.lab import records
 from mlrsnet.lab.demo import (
     FULL_HORIZON,
@@ -67,10 +69,26 @@ def _learn(generations: int, out: Path, device: str, progress: Progress) -> dict
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
     bar = HorizonBar(progress, "learning, full horizon")
-    learn(horizon_learning(generations), folders[FULL_HORIZON], device=device, on_generation=bar)
+    _, trainer = learn(horizon_learning(generations), folders[FULL_HORIZON], device=device, on_generation=bar)
+    progress.console.print(transfer_table(trainer.comparisons[0], trainer.comparisons[-1]))
     greedy = greedy_learning(GREEDY_EPOCHS)
     run(greedy, folders[GREEDY], device=device, watchers=[Bar(progress, "learning, Algorithm 1")])
     return {name: Schedule.load(folder / records.SCHEDULE) for name, folder in folders.items()}
+
+
+def transfer_table(before: Comparison, found: Comparison) -> Table:
+    """Other small trainings, under the schedule before and after it was learned, and under hand-designed ones."""
+    result = Table(
+        title=f"{len(found.learned)} small trainings on the digits 5 to 9: mean validation loss, calibrated",
+        box=SIMPLE_HEAD,
+    )
+    for name in ("schedule", "one LR for all", "the best LR of each"):
+        result.add_column(name, justify="left" if name == "schedule" else "right")
+    result.add_row(f"{FULL_HORIZON}, nothing to choose", f"{mean(found.learned):.4f}", "")
+    result.add_row("the same network before learning", f"{mean(before.learned):.4f}", "")
+    for kind in found.best:
+        result.add_row(kind, f"{mean(found.tuned[kind]):.4f}", f"{mean(found.best[kind]):.4f}")
+    return result
 
 
 def demo_table(runs: list[Run], learned: dict[str, Schedule]) -> Table:

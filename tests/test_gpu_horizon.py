@@ -1,0 +1,98 @@
+"""Populations of trainings in CUDA graphs; run by hand on a machine with a GPU."""
+
+import pytest
+import torch
+from torch import nn
+
+from mlrsnet import Gamma, HorizonTrainer, TaskSampler
+from mlrsnet.card import Card
+from mlrsnet.horizon import Data
+from mlrsnet.horizon.fitness import calibrated_loss
+from mlrsnet.horizon.policies import Networks
+from mlrsnet.horizon.population import Population
+from mlrsnet.horizon.trainer import default_net
+from mlrsnet.lab.models import build_image
+from mlrsnet.schedule import Schedule
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+CUDA = torch.device("cuda")
+TASKS, MEMBERS = 2, 4
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = torch.Generator().manual_seed(0)
+    targets = torch.arange(400) % 4
+    pictures = torch.randn(400, 3, 8, 8, generator=random) + targets.view(-1, 1, 1, 1) / 2
+    return Data(pictures, targets, mirrored=True)
+
+
+def patch_net(data):
+    return build_image("patch_net", (3, 8, 8), data.num_classes)
+
+
+def layer_net(data):
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, data.num_classes))
+
+
+def convolutions(data):
+    return build_image("small_cnn", (3, 8, 8), data.num_classes, width=4)
+
+
+def sampler(data, model=patch_net, optimizer="sgd", horizon=40):
+    settings = {"batch_sizes": (16,), "val_size": 100, "num_classes": (2, None), "label_noises": (0.0, 0.2)}
+    return TaskSampler([data], [model], horizons=(horizon, horizon), optimizers=(optimizer,), **settings)
+
+
+def population(tasks, data, precision="fp32"):
+    net, device = default_net(), data.inputs.device
+    policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=0.3))), TASKS * MEMBERS, device)
+    row = torch.cat([p.detach().flatten() for p in net.parameters()])
+    noise = torch.randn(TASKS * MEMBERS, len(row), generator=torch.Generator().manual_seed(1))
+    policy.set_weights((row + 0.1 * noise).to(device))
+    return Population(tasks[0], TASKS, MEMBERS, policy, data, precision)
+
+
+@pytest.mark.parametrize("model", [patch_net, layer_net, convolutions])
+@pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam", "adamw"])
+def test_a_captured_population_is_the_one_on_the_cpu(data, model, optimizer):
+    tasks = sampler(data, model, optimizer).sample(0, TASKS)
+    on_cpu = population(tasks, data).train(tasks, calibrated_loss)
+    captured = population(tasks, data.to(CUDA))
+    on_gpu = captured.train(tasks, calibrated_loss)
+    assert captured.graph is not None
+    torch.testing.assert_close(on_gpu.losses[:, :10].cpu(), on_cpu.losses[:, :10], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(on_gpu.lrs[:, :10].cpu(), on_cpu.lrs[:, :10], rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(on_gpu.fitness.cpu(), on_cpu.fitness, rtol=0.1, atol=0.02)
+
+
+def test_a_graph_is_used_again_for_other_tasks_and_horizons(data):
+    on_gpu = data.to(CUDA)
+    first, second = sampler(data).sample(0, TASKS), sampler(data, horizon=75).sample(1, TASKS)
+    used = population(first, on_gpu)
+    used.train(first, calibrated_loss)
+    again, fresh = used.train(second, calibrated_loss), population(second, on_gpu).train(second, calibrated_loss)
+    torch.testing.assert_close(again.losses[:, :20], fresh.losses[:, :20], rtol=1e-3, atol=1e-4)
+    assert again.losses.shape == (TASKS * MEMBERS, 75)
+
+
+def test_bf16_trains_nearly_as_fp32(data):
+    tasks, on_gpu = sampler(data).sample(0, TASKS), data.to(CUDA)
+    single = population(tasks, on_gpu).train(tasks, calibrated_loss)
+    half = population(tasks, on_gpu, "bf16").train(tasks, calibrated_loss)
+    torch.testing.assert_close(half.losses[:, :5], single.losses[:, :5], rtol=0.05, atol=0.02)
+
+
+def test_a_meta_training_goes_on_to_nearly_the_same_schedule(data):
+    def make():
+        return HorizonTrainer(
+            sampler(data), generations=3, tasks_per_generation=2, members=4, held_out_tasks=2, device=CUDA
+        )
+
+    whole, first, second = make(), make(), make()
+    whole.run(every=3)
+    first.step()
+    second.load_state_dict(first.state_dict())
+    second.run(every=3)
+    torch.testing.assert_close(second.mean_weights, whole.mean_weights, rtol=1e-3, atol=5e-2)
+    assert second.number == whole.number == 3

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -105,6 +106,22 @@ def test_the_demo_table_is_the_recorded_one():
         name = ", ".join(filter(None, (row["schedule"], row["note"])))
         line = f"| {name} | {lr} | {row['test_accuracy']:.2f} ± {row['test_accuracy_std']:.2f} |"
         assert line in text, line
+
+
+def test_the_demos_small_trainings_are_the_recorded_ones():
+    record = json.loads((ROOT / "results" / "demo" / "horizon.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    first, last = record["comparisons"][0], record["comparisons"][-1]
+    assert last["number"] == record["spec"]["generations"] == 200
+    lines = [
+        f"| Full horizon, nothing to choose | {mean(last['learned']):.4f} |",
+        f"| the same network before learning | {mean(first['learned']):.4f} |",
+        f"| cosine with 5 % warm-up | {mean(last['tuned']['cosine']):.4f} | {mean(last['best']['cosine']):.4f} |",
+        f"| fixed | {mean(last['tuned']['fixed']):.4f} | {mean(last['best']['fixed']):.4f} |",
+    ]
+    for line in lines:
+        assert line in text, line
+    assert mean(last["learned"]) < mean(last["tuned"]["fixed"])
 
 
 def test_the_costs_of_the_loop_are_the_recorded_ones():

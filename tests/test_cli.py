@@ -14,7 +14,7 @@ from commands import complaint, ctrl_c, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, load
-from mlrsnet.lab import demo, horizon
+from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
 from mlrsnet.lab.screen import demo as screen_demo
 
@@ -210,7 +210,7 @@ def test_a_reader_that_has_enough_ends_a_command_quietly():
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))
-    monkeypatch.setattr(horizon, "HELD_OUT_TASKS", 2)
+    monkeypatch.setattr(demo, "HELD_OUT", 2)
     monkeypatch.setattr(screen_demo, "GREEDY_EPOCHS", 2)
     words = ("--generations", "2", "--epochs", "2", "--seeds", "2", "--device", "cpu")
     code, out, _ = run(capsys, "demo", *words, "--out", "first")

@@ -15,15 +15,28 @@ from mlrsnet.lab.horizon import HorizonSpec, learn
 from mlrsnet.lab.screen.horizon import sparkline
 from mlrsnet.lab.tasks.images import ImageTask, Pictures
 
-WORDS = ("metatrain", "--objective", "horizon", "--generations", 3, "--tasks", 2, "--members", 2, "--hidden", 4)
-SPEC = HorizonSpec(task_options={"classes": [0, 1, 2]}, generations=3, tasks=2, members=2, hidden=4)
+WORDS = (
+    "metatrain",
+    "--objective",
+    "horizon",
+    "--generations",
+    3,
+    "--tasks",
+    2,
+    "--members",
+    2,
+    "--hidden",
+    4,
+    "--held-out",
+    2,
+)
+SPEC = HorizonSpec(task_options={"classes": [0, 1, 2]}, generations=3, tasks=2, members=2, hidden=4, held_out=2)
 
 
 @pytest.fixture(autouse=True)
 def few_comparisons(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(horizon, "COMPARE_EVERY", 2)
-    monkeypatch.setattr(horizon, "HELD_OUT_TASKS", 2)
 
 
 @pytest.fixture
@@ -140,6 +153,7 @@ def test_the_command_goes_on_where_it_was_stopped(capsys, stop_after):
         (["--objective", "horizon", "--epochs", 3], "--epochs belongs to --objective greedy, got --objective horizon"),
         (["--sigma", 0.1], "--sigma belongs to --objective horizon, got --objective greedy"),
         (["--objective", "horizon", "--members", 3], "members must be even, got 3"),
+        (["--objective", "horizon", "--held-out", 0], "held_out must be a whole number >= 1, got 0"),
         (["--objective", "horizon", "--generations", 0], "generations must be a whole number >= 1, got 0"),
         (["--objective", "horizon", "--fitness", "best"], "fitness must be one of calibrated, loss, error"),
         (["--objective", "horizon", "--task", "nope"], "the task must be one of digits, cifar10"),

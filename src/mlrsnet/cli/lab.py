@@ -42,6 +42,7 @@ OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
         "sigma": (0.1, "size of the perturbations"),
         "hidden": (50, "size of the schedule's network"),
         "fitness": ("calibrated", "what is to be small at the end: calibrated, loss or error"),
+        "held_out": (48, "other small trainings, which only measure"),
     },
 }
 META_LRS = {"greedy": 1e-3, "horizon": 0.03}

@@ -41,7 +41,7 @@ HAND_DESIGNED: dict[str, dict[str, Any]] = {
 }
 TUNING_SEEDS = (1000, 1001, 1002)
 FULL_HORIZON, GREEDY = "Full horizon", "MLR-SNet"
-GREEDY_EPOCHS = 40
+GREEDY_EPOCHS, HELD_OUT = 40, 48
 DIGITS = RunSpec(task="digits", model="small_cnn", optimizer="sgd", batch_size=32, weight_decay=5e-4)
 
 
@@ -76,6 +76,7 @@ def horizon_learning(generations: int) -> HorizonSpec:
     return HorizonSpec(
         task="digits",
         task_options={"classes": LEARN_ON},
+        held_out=HELD_OUT,
         held_out_options={"classes": TRANSFER_TO},
         generations=generations,
         tasks=4,

@@ -28,7 +28,7 @@ from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
 
 RECORD = "horizon.json"
-COMPARE_EVERY, HELD_OUT_TASKS = 25, 48
+COMPARE_EVERY = 25
 OnGeneration = Callable[[HorizonTrainer], Any]
 
 
@@ -39,7 +39,8 @@ class HorizonSpec:
     Args:
         task: whose training pictures the small trainings use; see `distributions.py`.
         task_options: of the task, such as `classes`.
-        held_out_options: of the task for the held-out trainings, which only measure; the same if None.
+        held_out: so many other small trainings only measure.
+        held_out_options: of the task for these; the same if None.
         generations, tasks, members, sigma, meta_lr, fitness: see `HorizonTrainer`.
         hidden: size of the schedule network.
         seed: of everything.
@@ -48,6 +49,7 @@ class HorizonSpec:
 
     task: str = "digits"
     task_options: dict[str, Any] = field(default_factory=dict)
+    held_out: int = 48
     held_out_options: dict[str, Any] | None = None
     generations: int = 150
     tasks: int = 8
@@ -62,7 +64,7 @@ class HorizonSpec:
     def __post_init__(self) -> None:
         for options in (self.task_options, self.held_out_options or {}):
             tasks.check(self.task, options)
-        for name in ("generations", "tasks", "hidden"):
+        for name in ("generations", "tasks", "hidden", "held_out"):
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
 
@@ -88,7 +90,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
         meta_lr=spec.meta_lr,
         fitness=spec.fitness,
         held_out=held_out,
-        held_out_tasks=HELD_OUT_TASKS,
+        held_out_tasks=spec.held_out,
         seed=spec.seed,
         device=device,
         name=spec.name,

@@ -114,7 +114,8 @@ def test_the_schedule_drives_a_training_and_says_how_it_was_made(tmp_path):
     schedule.save(tmp_path / "mine.safetensors")
     card = Schedule.load(tmp_path / "mine.safetensors").card
     assert (card.name, card.learned_on, card.gamma) == ("mine", "blobs", Gamma("fixed", value=1.0))
-    assert "4 generations of 2 tasks with 4 members" in card.description
+    assert "4 generations of 2 tasks with 4 members each, of " in card.description
+    assert card.optimizer == "SGD(momentum=0.0, nesterov=False)"
     assert card.results["held-out tasks"]["tasks"] == 3
     assert card.loss_range[0] < 1 < card.loss_range[1]
     model = nn.Linear(4, 3)

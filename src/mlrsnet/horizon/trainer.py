@@ -119,7 +119,7 @@ class HorizonTrainer:
         self.mean_weights = self.weights.clone()
         self.meta_optimizer = torch.optim.Adam([self.weights], lr=self.meta_lr)
         self.pool: Pool[Networks] = Pool(self._networks, self.device, precision)
-        self.loss_range = (math.inf, -math.inf)
+        self.loss_range, self.optimizers = (math.inf, -math.inf), set[str]()
         self.history: list[Generation] = []
         self.comparisons: list[Comparison] = []
         self.rivals: Rivals | None = None
@@ -150,6 +150,7 @@ class HorizonTrainer:
         eps = torch.stack([evolution.antithetic(pairs, len(self.weights), random) for _ in tasks])
         fitness = self._train(tasks, self.weights + self.sigma * eps)
         self._descend(evolution.gradient(evolution.centred_ranks(fitness), eps, self.sigma))
+        self.optimizers |= {str(task.optimizer) for task in tasks}
         self.history.append(_summarise(self.number, fitness, max(task.total_steps for task in tasks)))
         return self.history[-1]
 
@@ -167,13 +168,16 @@ class HorizonTrainer:
         vector_to_parameters(self.mean_weights, net.parameters())
         results = {"held-out tasks": self.comparisons[-1].summary()} if self.comparisons else {}
         known = math.isfinite(self.loss_range[0]) and self.loss_range[0] < self.loss_range[1]
+        horizons = [line.total_steps for line in self.history]
+        steps = f", of {min(horizons)} to {max(horizons)} steps" if horizons else ""
         card = replace(
             self.card,
             description=(
                 f"Learned from the end of whole trainings (evolution strategies): {self.number} generations of "
-                f"{self.tasks_per_generation} tasks with {self.members} members each."
+                f"{self.tasks_per_generation} tasks with {self.members} members each{steps}."
             ),
             learned_on=self.learned_on,
+            optimizer="; ".join(sorted(self.optimizers)),
             loss_range=self.loss_range if known else None,
             results=results,
         )
@@ -186,6 +190,7 @@ class HorizonTrainer:
             "mean_weights": self.mean_weights.clone(),
             "meta_optimizer": copy.deepcopy(self.meta_optimizer.state_dict()),
             "loss_range": list(self.loss_range),
+            "optimizers": sorted(self.optimizers),
             "history": [asdict(line) for line in self.history],
             "comparisons": [asdict(line) for line in self.comparisons],
             "settings": self._settings(),
@@ -200,7 +205,7 @@ class HorizonTrainer:
         self.weights.copy_(state["weights"])
         self.mean_weights.copy_(state["mean_weights"])
         self.meta_optimizer.load_state_dict(state["meta_optimizer"])
-        self.loss_range = tuple(state["loss_range"])
+        self.loss_range, self.optimizers = tuple(state["loss_range"]), set(state["optimizers"])
         self.history = [Generation(**line) for line in state["history"]]
         self.comparisons = [Comparison(**line) for line in state["comparisons"]]
 

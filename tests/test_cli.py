@@ -215,7 +215,7 @@ def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(caps
     words = ("--generations", "2", "--epochs", "2", "--seeds", "2", "--device", "cpu")
     code, out, _ = run(capsys, "demo", *words, "--out", "first")
     assert code == 0
-    names = ["Fixed", "MultiStep", "Exponential", "SGDR", "Cosine", "Full horizon", "MLR-SNet"]
+    names = ["Fixed", "MultiStep", "Exponential", "SGDR", "Cosine", "Linear", "Full horizon", "MLR-SNet"]
     assert all(name in out for name in names)
     assert (tmp_path / "first" / "demo.png").stat().st_size > 20_000
     full, greedy = (Schedule.load(tmp_path / "first" / f"{name}.safetensors") for name in ("full-horizon", "mlr-snet"))
@@ -225,14 +225,14 @@ def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(caps
     assert record["schedules"]["MLR-SNet"]["name"] == "digits 0-4"
     assert [row["schedule"] for row in record["rows"]] == names
     notes = ["learned on small trainings on digits 0-4", "learned on digits 0-4"]
-    assert [row["note"] for row in record["rows"]] == [*[""] * 5, *notes]
-    assert len(record["runs"]) == 14
+    assert [row["note"] for row in record["rows"]] == [*[""] * 6, *notes]
+    assert len(record["runs"]) == 16
     assert all(len(run["lr"]) == 36 and min(run["lr"]) >= 0 for run in record["runs"])
 
     run(capsys, "demo", *words, "--out", "second", "--schedule", "mine")
     again = json.loads((tmp_path / "second" / "demo.json").read_text())
-    hand_designed = [run for run in record["runs"] if run["schedule"] in names[:5]]
-    assert [run for run in again["runs"] if run["schedule"] in names[:5]] == hand_designed  # same seed, same run
+    hand_designed = [run for run in record["runs"] if run["schedule"] in names[:6]]
+    assert [run for run in again["runs"] if run["schedule"] in names[:6]] == hand_designed  # same seed, same run
     assert again["rows"][-1]["note"] == "learned on unnamed"
 
 

@@ -8,8 +8,10 @@ import torch
 from commands import complaint, run
 
 from mlrsnet import Schedule
+from mlrsnet.cli.lab import META_LRS, OBJECTIVES
 from mlrsnet.horizon import HorizonTrainer
 from mlrsnet.lab import horizon, tasks
+from mlrsnet.lab.board import HorizonBoard
 from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
 from mlrsnet.lab.horizon import HorizonSpec, learn
 from mlrsnet.lab.screen.horizon import sparkline
@@ -110,6 +112,51 @@ def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stop_after, tmp_pa
     records = [json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("whole", "parts")]
     assert records[0]["generations"] == records[1]["generations"]
     assert [line["number"] for line in records[1]["comparisons"]] == [0, 2, 3]
+    assert [session["from_generation"] for session in records[1]["sessions"]] == [0, 2]
+    assert records[0]["rivals"] == records[1]["rivals"]
+
+
+def test_a_finished_meta_training_is_read_and_left_as_it_is(tmp_path):
+    first, _ = learn(SPEC, tmp_path / "run", device="cpu")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    again, _ = learn(SPEC, tmp_path / "run", device="cpu")
+    assert again.fingerprint() == first.fingerprint()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_tensorboard_goes_on_where_the_run_does(stop_after, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    words = {"device": "cpu", "checkpoint_seconds": 1e9}
+    board = HorizonBoard(tmp_path / "board")
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        learn(SPEC, tmp_path / "run", on_generation=board, **words)
+    board.close()
+    stop_after(99)
+    board = HorizonBoard(tmp_path / "board")
+    learn(SPEC, tmp_path / "run", on_generation=board, **words)
+    board.close()
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    assert [event.step for event in events.Scalars("generation/fitness")] == [1, 2, 3]
+    assert [event.step for event in events.Scalars("gap to cosine/oracle of each task")] == [0, 2, 3]
+
+
+@pytest.mark.parametrize(("count", "classes"), [(49_000, 100), (5_000, 10), (4_900, 100), (1_000, 37), (90, 3)])
+def test_sets_of_any_size_have_small_trainings(count, classes, monkeypatch):
+    part = Pictures(torch.zeros(count, 8, 8, 1, dtype=torch.uint8), torch.arange(count) % classes)
+    task = ImageTask("made up", classes, part, part, part, pad=0, flip=False, mean=(0.0,), std=(1.0,))
+    monkeypatch.setattr(tasks, "load", lambda *names, **options: task)
+    sampler = inner_tasks("made up")
+    for seed in range(20):
+        for drawn in sampler.sample(seed, 2):
+            assert len(drawn.train) >= drawn.batch_size
+
+
+def test_the_commands_defaults_are_the_specs():
+    for name, (default, _) in OBJECTIVES["horizon"].items():
+        assert getattr(HorizonSpec(), name) == default
+    assert HorizonSpec().meta_lr == META_LRS["horizon"]
 
 
 def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_after, tmp_path):
@@ -127,7 +174,7 @@ def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_af
 def test_the_command_ends_in_a_schedule_and_its_record(capsys):
     code, out, err = run(capsys, *WORDS, "--tensorboard", "--name", "mine")
     assert code == 0, err
-    assert "gap to cosine:" in out
+    assert "gap to the best LR of cosine" in out
     assert "schedule: learned.safetensors" in out
     assert Schedule.load("learned.safetensors").card.name == "mine"
     record = json.loads(Path("learned.safetensors.json").read_text())
@@ -152,7 +199,7 @@ def test_the_command_goes_on_where_it_was_stopped(capsys, stop_after):
         (["--objective", "both"], "--objective must be one of greedy, horizon; got 'both'"),
         (["--objective", "horizon", "--epochs", 3], "--epochs belongs to --objective greedy, got --objective horizon"),
         (["--sigma", 0.1], "--sigma belongs to --objective horizon, got --objective greedy"),
-        (["--objective", "horizon", "--members", 3], "members must be even, got 3"),
+        (["--objective", "horizon", "--members", 3, "--tensorboard"], "members must be even, got 3"),
         (["--objective", "horizon", "--held-out", 0], "held_out must be a whole number >= 1, got 0"),
         (["--objective", "horizon", "--generations", 0], "generations must be a whole number >= 1, got 0"),
         (["--objective", "horizon", "--fitness", "best"], "fitness must be one of calibrated, loss, error"),

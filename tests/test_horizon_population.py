@@ -431,7 +431,7 @@ def test_tasks_of_different_kinds_come_back_in_their_own_places():
         policy.set_factors([1.0 - 0.5 * step / 100 for step in range(100)])
 
     for _ in range(2):
-        found = pool.train(tasks, len(PEAKS), mean_loss, prepare)
+        found = list(pool.train(tasks, len(PEAKS), mean_loss, prepare))
         assert sorted(index for indices, _, _ in found for index in indices) == list(range(6))
         assert [indices for indices, _, _ in found] == [[0, 2], [1], [3, 5], [4]]
         for indices, _, trained in found:
@@ -447,7 +447,7 @@ def test_a_pool_forgets_the_populations_that_were_not_used_for_longest(monkeypat
     tasks = [make_tasks(make_data(), linear, total_steps=2, batch_size=size)[0] for size in (2, 3, 4)]
     pool = Pool(lambda total: Table(torch.tensor([0.1]), 5), torch.device("cpu"), "fp32")
     for task in (tasks[0], tasks[1], tasks[0], tasks[2]):
-        pool.train([task], 1, mean_loss, lambda policy, indices: None)
+        list(pool.train([task], 1, mean_loss, lambda policy, indices: None))
     assert [population.order.shape[2] for population, _ in pool.populations.values()] == [2, 4]
 
 

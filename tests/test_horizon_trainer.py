@@ -8,9 +8,14 @@ from torch import nn
 
 import mlrsnet
 from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
-from mlrsnet.horizon import Data
+from mlrsnet.card import Card
+from mlrsnet.hand_designed import factors
+from mlrsnet.horizon import Data, Rivals
+from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import FITNESS
+from mlrsnet.horizon.pool import MOST_POPULATIONS
 from mlrsnet.horizon.rivals import Comparison
+from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net, hold_out
 
 
@@ -36,7 +41,7 @@ def sampler(**changes):
 
 def trainer(tasks=None, **changes):
     values = {"generations": 4, "tasks_per_generation": 2, "members": 4, "held_out_tasks": 3}
-    return HorizonTrainer(tasks or sampler(), **(values | {"net": default_net(0)} | changes))
+    return HorizonTrainer(**({"tasks": tasks or sampler(), "net": default_net()} | values | changes))
 
 
 def weights(schedule):
@@ -54,6 +59,7 @@ def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stopped_after, tmp
     whole = trainer()
     whole.run(every=2)
     first, second = trainer(), trainer()
+    first.compare()
     for _ in range(stopped_after):
         first.step()
         if first.number % 2 == 0:
@@ -71,8 +77,58 @@ def test_a_state_of_other_settings_is_refused_by_name():
     state = trainer(sigma=0.2).state_dict()
     with pytest.raises(ValueError, match=r"the state belongs to a trainer with sigma 0.2: make this one with the same"):
         trainer().load_state_dict(state)
-    with pytest.raises(ValueError, match="a trainer with net"):
-        trainer(net=LSTMNet(8, inputs=("loss", "progress"))).load_state_dict(state)
+    others = {
+        "net": {"net": LSTMNet(8, inputs=("loss", "progress")), "sigma": 0.2},
+        "gamma": {"gamma": Gamma("fixed", value=7.0), "sigma": 0.2},
+        "fitness": {"fitness": "error", "sigma": 0.2},
+        "precision": {"precision": "bf16", "sigma": 0.2},
+        "held_out": {"held_out_tasks": 2, "sigma": 0.2},
+    }
+    for name, changes in others.items():
+        with pytest.raises(ValueError, match=f"a trainer with {name}"):
+            trainer(**changes).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"state must be what state_dict\(\) of a HorizonTrainer returned"):
+        trainer().load_state_dict({})
+
+
+def test_the_given_network_is_where_it_starts_and_stays_as_it_is():
+    net = default_net(4)
+    before = weights(Schedule(net))
+    trainer(net=net).run()
+    assert torch.equal(weights(Schedule(net)), before)
+
+
+def test_no_generation_comes_after_the_last():
+    made = trainer(generations=1)
+    made.step()
+    with pytest.raises(ValueError, match="generations must be above the 1 that are done, got 1"):
+        made.step()
+
+
+def test_losses_are_scaled_by_their_own_tasks_classes():
+    """Two horizons of one kind train one after the other in the same population."""
+
+    class Two:
+        def sample(self, seed, count):
+            return [
+                sampler(horizons=(5, 5), num_classes=(2,)).sample(seed, 1)[0],
+                sampler(horizons=(9, 9), num_classes=(None,)).sample(seed, 1)[0],
+            ]
+
+    class Listening(HorizonTrainer):
+        def _note_range(self, scaled):
+            self.first = [*getattr(self, "first", []), float(scaled[0, 0])]
+            super()._note_range(scaled)
+
+    made = Listening(Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6))
+    made.step()
+    for task, found in zip(Two().sample(seed_from("tasks", 0, 0), 2), made.first, strict=True):
+        torch.manual_seed(task.seed)
+        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        index = Batches(task).take(1)[0][0]
+        outputs = task.model(task.data)(task.data.inputs[index]) + shut
+        value = nn.functional.cross_entropy(outputs, task.labels()[index])
+        assert found == pytest.approx(value.item() / math.log(task.num_classes), rel=1e-4)
 
 
 def test_the_users_random_numbers_are_left_alone():
@@ -94,15 +150,14 @@ def test_it_learns_an_lr_that_ends_in_a_lower_loss():
         average=0.5,
         fitness="loss",
     )
-    before, after = made.compare(), None
     made.run(every=25)
-    after = made.comparisons[-1]
+    before, after = made.comparisons[0], made.comparisons[-1]
     assert sum(after.learned) < 0.8 * sum(before.learned)
     assert max(after.lrs) > 3 * max(before.lrs)
 
 
 def low_net():
-    net = default_net(0)
+    net = default_net()
     with torch.no_grad():
         net.out.bias.fill_(-1.0)  # sigmoid(-4)
     return net
@@ -116,7 +171,7 @@ def test_the_schedule_drives_a_training_and_says_how_it_was_made(tmp_path):
     assert (card.name, card.learned_on, card.gamma) == ("mine", "blobs", Gamma("fixed", value=1.0))
     assert "4 generations of 2 tasks with 4 members each, of " in card.description
     assert card.optimizer == "SGD(momentum=0.0, nesterov=False)"
-    assert card.results["held-out tasks"]["tasks"] == 3
+    assert card.results["trainings it was not learned from"]["tasks"] == 3
     assert card.loss_range[0] < 1 < card.loss_range[1]
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -211,23 +266,67 @@ def test_held_out_tasks_are_no_generations_tasks():
 def test_a_comparison_is_with_the_best_of_the_grid_on_each_task_and_on_all():
     made = trainer()
     found = made.compare()
-    grid = made.rivals.grids()["cosine"]
-    assert grid.shape == (3, len(made.rivals.grid))
-    assert found.best["cosine"] == pytest.approx(grid.min(1).values.tolist())
-    assert found.tuned["cosine"] in grid.T.tolist()
-    assert sum(map(math.log, found.tuned["cosine"])) == pytest.approx(float(grid.log().sum(0).min()))
+    for kind in ("cosine", "linear", "fixed"):
+        grid = made.rivals.grids()[kind]
+        assert grid.shape == (3, len(made.rivals.grid))
+        assert found.oracle[kind] == pytest.approx(grid.min(1).values.tolist())
+        assert sum(found.tuned[kind]) == pytest.approx(float(grid.sum(0).min()))
+    described = made.rivals.describe()
+    chosen = described["grid"].index(described["tuned_lr"]["linear"])
+    assert [row[chosen] for row in described["fitness"]["linear"]] == pytest.approx(found.tuned["linear"])
+
+
+def test_hand_designed_rivals_are_those_that_a_user_would_train():
+    task = hold_out(sampler(), 1)[0]
+    rivals = Rivals([task], "loss", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
+    for peak, found in zip((0.1, 0.7), rivals.grids()["linear"][0].tolist(), strict=True):
+        torch.manual_seed(task.seed)
+        model, labels = task.model(task.data), task.labels()
+        optimizer = torch.optim.SGD(model.parameters(), lr=peak, weight_decay=task.weight_decay)
+        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        for factor, index in zip(
+            factors("linear", task.total_steps, 1, warmup=0.05), Batches(task).take(task.total_steps)[0], strict=True
+        ):
+            optimizer.param_groups[0]["lr"] = peak * factor
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(task.data.inputs[index]) + shut, labels[index]).backward()
+            optimizer.step()
+        val = nn.functional.cross_entropy(model(task.data.inputs[task.val]) + shut, labels[task.val])
+        assert found == pytest.approx(val.item(), rel=1e-4)
+
+
+def test_every_schedule_is_compared_by_its_own_rule():
+    tasks = hold_out(sampler(), 2)
+    schedules = [Schedule(default_net(), Card(gamma=Gamma("fixed", value=value))) for value in (1.0, 0.01)]
+    one = Rivals(tasks, "loss")
+    both = [one.compare(0, schedule).learned for schedule in schedules]
+    assert both == [Rivals(tasks, "loss").compare(0, schedule).learned for schedule in schedules]
+    assert both[0] != both[1]
+    small = Schedule(default_net(4), schedules[0].card)
+    assert one.compare(0, small).learned == Rivals(tasks, "loss").compare(0, small).learned
+
+
+def test_a_fitness_may_be_negative():
+    def accuracy(outputs, targets):
+        return -(outputs.argmax(-1) == targets).float().mean(1)
+
+    found = trainer(fitness=accuracy).compare()
+    assert min(found.tuned["cosine"]) < -0.6
+    assert abs(found.gap()) < 1
 
 
 def test_gaps_and_wins_are_what_they_say():
-    found = Comparison(7, [1.0, 4.0], {"cosine": [1.0, 1.0]}, {"cosine": [1.0, 16.0]}, [0.1])
-    assert (found.gap(), found.gap(tuned=True)) == pytest.approx((1.0, -0.5))
-    assert (found.wins(), found.wins(tuned=True)) == (0.5, 1.0)
+    found = Comparison(7, [1.0, 2.0], {"cosine": [1.0, 3.0]}, {"cosine": [1.0, 1.0]}, [0.1])
+    assert (found.gap(), found.gap(oracle=True)) == pytest.approx((-0.25, 0.5))
+    assert (found.wins(), found.wins(oracle=True)) == (1.0, 0.5)
+    assert found.difference() == pytest.approx((-0.5, 0.5))
+    assert found.summary()["gap to cosine, the best LR of each task (oracle)"] == 0.5
 
 
 def test_a_callback_hears_of_every_generation():
     heard = []
     trainer().run(every=3, on_generation=lambda made: heard.append((made.number, len(made.comparisons))))
-    assert heard == [(1, 0), (2, 0), (3, 1), (4, 2)]
+    assert heard == [(1, 1), (2, 1), (3, 2), (4, 3)]
 
 
 @pytest.mark.parametrize(
@@ -242,11 +341,37 @@ def test_a_callback_hears_of_every_generation():
         ({"fitness": "accuracy"}, "fitness must be one of calibrated, loss, error; got 'accuracy'"),
         ({"precision": "fp8"}, "precision must be one of fp32, bf16; got 'fp8'"),
         ({"held_out_tasks": -1}, "held_out_tasks must be a whole number >= 0, got -1"),
+        ({"tasks": [1]}, r"tasks must be a TaskSampler or have sample\(seed, count\), got \[1\]"),
+        ({"fitness": 3}, "fitness must be one of calibrated, loss, error or a function of outputs and targets, got 3"),
     ],
 )
 def test_bad_arguments_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         trainer(**changes)
+
+
+def test_what_a_fitness_or_a_model_returns_is_checked():
+    with pytest.raises(ValueError, match=r"fitness must return one number a training, a tensor of shape \(8,\), got"):
+        trainer(fitness=lambda outputs, targets: outputs.sum(), held_out_tasks=0).step()
+    with pytest.raises(ValueError, match="model must return one output for each of the 3 classes of data, got 5"):
+        trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()
+
+    class Nothing:
+        def sample(self, seed, count):
+            return []
+
+    with pytest.raises(ValueError, match=r"tasks.sample must return at least one Task, got none"):
+        trainer(Nothing(), held_out_tasks=0).step()
+
+
+def test_data_of_past_generations_is_forgotten():
+    class Fresh:
+        def sample(self, seed, count):
+            return TaskSampler([blobs()], [linear], horizons=(2, 2), val_size=80).sample(seed, count)
+
+    made = trainer(Fresh(), generations=20, held_out_tasks=0)
+    made.run()
+    assert len(made.pool.data) == len(made.pool.populations) == MOST_POPULATIONS
 
 
 def test_comparing_without_held_out_tasks_is_refused():

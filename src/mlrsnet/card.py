@@ -13,7 +13,7 @@ from mlrsnet.gamma import Gamma
 
 def versions() -> dict[str, str]:
     """The versions a schedule was made with."""
-    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
+    return {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": numpy.__version__}
 
 
 @dataclass(frozen=True)

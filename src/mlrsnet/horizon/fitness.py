@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mlrsnet import _check
+
 Fitness = Callable[[Tensor, Tensor], Tensor]
 
 LOWEST, HIGHEST = math.log(0.02), math.log(1e3)
@@ -27,7 +29,7 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return each.view(len(outputs), -1).mean(1)
 
 
-def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 20) -> Tensor:
+def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 24) -> Tensor:
     """The cross-entropy of outputs / tau at the best temperature tau of each training.
 
     An overconfident network and a better one can have the same loss; what is left after calibration is what the network
@@ -37,18 +39,25 @@ def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 20) -> Te
     >>> round(loss(outputs, targets).item(), 3), round(calibrated_loss(outputs, targets).item(), 3)
     (0.794, 0.637)
     """
-    outputs = outputs.float()
+    z = outputs.float().flatten(1, -2)  # (members, examples, classes)
+    z = z - z.gather(-1, targets.flatten(1).unsqueeze(-1))  # the target's is 0
 
     def at(log_tau: Tensor) -> Tensor:
-        return loss(outputs / log_tau.exp().view(-1, *[1] * (outputs.ndim - 1)), targets)
+        return torch.logsumexp(torch.exp(-log_tau).view(-1, 1, 1) * z, dim=-1).mean(1)
 
-    low = torch.full((len(outputs),), LOWEST, device=outputs.device)
-    high, part = torch.full_like(low, HIGHEST), (math.sqrt(5) - 1) / 2
+    part = (math.sqrt(5) - 1) / 2
+    low = torch.full((len(z),), LOWEST, device=z.device)
+    high = torch.full_like(low, HIGHEST)
+    left, right = high - part * (high - low), low + part * (high - low)
+    at_left, at_right = at(left), at(right)
     for _ in range(rounds):
-        left, right = high - part * (high - low), low + part * (high - low)
-        to_the_left = at(left) < at(right)
-        low, high = torch.where(to_the_left, low, left), torch.where(to_the_left, right, high)
-    tried = torch.stack((at(low), at((low + high) / 2), at(high), loss(outputs, targets)))
+        falls = at_left < at_right  # the lowest point lies left of `right`
+        low, high = torch.where(falls, low, left), torch.where(falls, right, high)
+        new = torch.where(falls, high - part * (high - low), low + part * (high - low))
+        at_new = at(new)
+        left, right = torch.where(falls, new, right), torch.where(falls, left, new)
+        at_left, at_right = torch.where(falls, at_new, at_right), torch.where(falls, at_left, at_new)
+    tried = torch.stack((at(low), at_left, at_right, at(high), at(torch.zeros_like(low))))
     return tried.min(dim=0).values
 
 
@@ -59,3 +68,14 @@ def error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 FITNESS: dict[str, Fitness] = {"calibrated": calibrated_loss, "loss": loss, "error": error}
+
+
+def find_fitness(fitness: str | Fitness) -> Fitness:
+    """A fitness by its name, or one that is given."""
+    if isinstance(fitness, str):
+        return FITNESS[_check.one_of("fitness", fitness, FITNESS)]
+    if not callable(fitness):
+        raise TypeError(
+            f"fitness must be one of {', '.join(FITNESS)} or a function of outputs and targets, got {fitness!r}"
+        )
+    return fitness

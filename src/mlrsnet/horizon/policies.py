@@ -46,6 +46,8 @@ class Networks:
             size = weight[0].numel()
             weight.copy_(flat[:, place : place + size].view_as(weight))
             place += size
+        if place != flat.shape[1]:
+            raise ValueError(f"flat must have {place} weights a row, got {flat.shape[1]}: the network is another one")
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`."""
@@ -74,15 +76,17 @@ class Networks:
 
 
 class Table:
-    """A hand-designed schedule: each member's peak LR times a factor a step, the same for all."""
+    """Hand-designed schedules: each member's peak LR times a factor a step."""
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)
-        self.factors, self.place = peaks.new_zeros(most_steps), torch.zeros(1, dtype=torch.int64, device=peaks.device)
+        self.factors = peaks.new_zeros(len(peaks), most_steps)
+        self.place = torch.zeros(1, dtype=torch.int64, device=peaks.device)
 
-    def set_factors(self, factors: Sequence[float]) -> None:
-        """One a step."""
-        self.factors[: len(factors)] = torch.tensor(factors).to(self.factors)
+    def set_factors(self, factors: Sequence[float] | Tensor) -> None:
+        """One a step, for all members (steps,) or for each (members, steps)."""
+        new = torch.as_tensor(factors).to(self.factors)
+        self.factors[:, : new.shape[-1]] = new
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`; peaks are SGD's, carried over to other optimizers as a learned range would be."""
@@ -91,7 +95,7 @@ class Table:
 
     def lrs(self, losses: Tensor) -> Tensor:
         """See `Policy`."""
-        found = self.peaks * self.scale * self.factors.index_select(0, self.place)
+        found = self.peaks * self.scale * self.factors.index_select(1, self.place).squeeze(1)
         self.place += 1
         return found
 

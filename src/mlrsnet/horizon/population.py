@@ -56,12 +56,22 @@ class Population:
         policy: sets the LRs of all of them.
         data: the task's, on the device to train on.
         precision: `fp32`, or `bf16` for autocast.
+        capture: on a GPU, whether to capture the step; for models that decide something on the host in every forward, or
+            copy from it, it has to be False.
 
     Dropout differs from member to member; everything else that is random is a task's, not a member's.
     """
 
     def __init__(
-        self, task: Task, num_tasks: int, members: int, policy: Policy, data: Data, precision: str = "fp32"
+        self,
+        task: Task,
+        num_tasks: int,
+        members: int,
+        policy: Policy,
+        data: Data,
+        precision: str = "fp32",
+        *,
+        capture: bool = True,
     ) -> None:
         self.data, self.policy, self.num_tasks, self.members = data, policy, num_tasks, members
         self.device = data.inputs.device
@@ -81,7 +91,7 @@ class Population:
         self.place = torch.zeros(1, dtype=torch.long, device=self.device)
         self.trace = torch.zeros(2, num_tasks * members, CHUNK, device=self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.eager_steps = 0
+        self.eager_steps, self.capture = 0, capture
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
@@ -97,10 +107,12 @@ class Population:
                     self._advance()
                 traces.append(self.trace[:, :, :count].clone())
             losses, lrs = torch.cat(traces, dim=2)
-            found = Trained(fitness(*self.evaluate(tasks)), losses, lrs)
-        if self.stream is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
-        return found
+            found = fitness(*self.evaluate(tasks))
+            if not isinstance(found, Tensor) or found.shape != losses.shape[:1]:
+                raise ValueError(
+                    f"fitness must return one number a training, a tensor of shape ({len(losses)},), got {found!r}"
+                )
+            return Trained(found, losses, lrs)
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and an empty optimizer, for these tasks."""
@@ -163,12 +175,21 @@ class Population:
         """A step, captured where that is possible and its first steps were taken."""
         if self.graph is not None:
             self.graph.replay()
-        elif self.stream is None or self.eager_steps < WARM_UP:
+        elif self.stream is None or not self.capture or self.eager_steps < WARM_UP:
             self.step()
             self.eager_steps += 1
         else:
-            self.graph, _ = captured(self.step)
+            self.graph = self._captured()
             self.graph.replay()
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        try:
+            return captured(self.step)[0]
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"the step of {type(self.model).__name__} cannot be captured in a CUDA graph ({error}): pass capture=False, "
+                "in a fresh process"
+            ) from error
 
     def _batch(self) -> tuple[Tensor, Tensor]:
         """(members, batch, ...): the same for the members of a task."""
@@ -193,7 +214,13 @@ class Population:
         # Without autocast's cache of cast weights, which a captured step would find outdated.
         cast = torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
         with cast, sdpa_kernel(SDPBackend.MATH):  # the others cannot be batched
-            return torch.vmap(one, randomness="different")(self.rows.views, self.fixed, inputs)
+            outputs = torch.vmap(one, randomness="different")(self.rows.views, self.fixed, inputs)
+        if outputs.shape[-1] != self.data.num_classes:
+            raise ValueError(
+                f"model must return one output for each of the {self.data.num_classes} classes of {self.data.name}, got "
+                f"{outputs.shape[-1]}"
+            )
+        return outputs
 
     def _open(self, outputs: Tensor) -> Tensor:
         """Without the classes that a task does not have."""
@@ -221,11 +248,18 @@ class Population:
                     torch.cuda.manual_seed(seed)
             yield
 
-    def _on_stream(self) -> Any:
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """On a stream of its own, as a capture needs it; the user's waits for it, whatever happens."""
         if self.stream is None:
-            return nullcontext()
+            yield
+            return
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self.stream)
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
 
 class Rows:

@@ -1,9 +1,10 @@
-"""A schedule on held-out tasks, beside the best of a grid of hand-designed ones on each."""
+"""A schedule on held-out tasks, beside a grid of hand-designed ones on the same tasks."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from mlrsnet.hand_designed import factors
-from mlrsnet.horizon.fitness import Fitness
+from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.policies import Networks, Table
 from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.tasks import Task
@@ -20,48 +21,49 @@ from mlrsnet.schedule import Schedule
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Peak LRs for plain SGD; other optimizers' are scaled as a learned range would be."""
 
-LARGEST = 1e3
-KINDS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "fixed": {}}
+KINDS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "linear": {"warmup": 0.05}, "fixed": {}}
 CURVE_POINTS = 60
-SMALLEST = 0.05
-"""Fitnesses are compared down to here: a few validation examples cannot tell losses of 0.04 and 0.001 apart."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """After so many generations: fitness on each held-out task, and the LR curve on the first of them.
 
-    Of each kind of hand-designed schedule, `best` is the best of the grid on each task, a rival tuned on the task itself,
-    and `tuned` the one LR that is best for all of them together.
+    Of each kind of hand-designed schedule, `tuned` is the LR of the grid that is best for these tasks on average, chosen on
+    the very tasks it is reported on, and `oracle` the best LR of each task. Both flatter the rival.
     """
 
     number: int
     learned: list[float]
-    best: dict[str, list[float]]
     tuned: dict[str, list[float]]
+    oracle: dict[str, list[float]]
     lrs: list[float]
 
-    def gap(self, kind: str = "cosine", *, tuned: bool = False) -> float:
-        """How much higher the learned schedule's fitness is than a rival's: the geometric mean of the ratios, less 1.
+    def gap(self, kind: str = "cosine", *, oracle: bool = False) -> float:
+        """How much higher the learned schedule's mean fitness is than a rival's, in parts of the rival's."""
+        rival = mean(self._rival(kind, oracle))
+        return (mean(self.learned) - rival) / abs(rival) if rival and math.isfinite(rival) else math.nan
 
-        Every task counts alike, a hard one with a high loss no more than an easy one; losses below `SMALLEST` are as good
-        as that.
-        """
-        pairs = zip(self.learned, (self.tuned if tuned else self.best)[kind], strict=True)
-        return math.exp(mean(math.log(max(mine, SMALLEST) / max(rival, SMALLEST)) for mine, rival in pairs)) - 1
+    def difference(self, kind: str = "cosine", *, oracle: bool = False) -> tuple[float, float]:
+        """Learned less rival, the mean over the tasks and its standard error."""
+        each = [mine - other for mine, other in zip(self.learned, self._rival(kind, oracle), strict=True)]
+        finite = all(map(math.isfinite, each))
+        return mean(each), stdev(each) / math.sqrt(len(each)) if finite and len(each) > 1 else math.nan
 
-    def wins(self, kind: str = "cosine", *, tuned: bool = False) -> float:
+    def wins(self, kind: str = "cosine", *, oracle: bool = False) -> float:
         """The share of tasks on which it is at least as good."""
-        rival = (self.tuned if tuned else self.best)[kind]
-        return mean(mine <= other for mine, other in zip(self.learned, rival, strict=True))
+        return mean(mine <= other for mine, other in zip(self.learned, self._rival(kind, oracle), strict=True))
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         """For the card: the mean fitness, and gaps."""
-        found = {"tasks": len(self.learned), "mean fitness": mean(self.learned)}
-        for kind in self.best:
-            found[f"gap to {kind}, the best LR of each task"] = self.gap(kind)
-            found[f"gap to {kind}, one LR for all tasks"] = self.gap(kind, tuned=True)
-        return {name: round(value, 4) for name, value in found.items()}
+        found: dict[str, Any] = {"tasks": len(self.learned), "mean fitness": _plain(mean(self.learned))}
+        for kind in self.tuned:
+            found[f"gap to {kind}, one LR chosen on these tasks"] = _plain(self.gap(kind))
+            found[f"gap to {kind}, the best LR of each task (oracle)"] = _plain(self.gap(kind, oracle=True))
+        return found
+
+    def _rival(self, kind: str, oracle: bool) -> list[float]:
+        return (self.oracle if oracle else self.tuned)[kind]
 
 
 class Rivals:
@@ -69,8 +71,8 @@ class Rivals:
 
     Args:
         tasks: which no schedule was learned from.
-        fitness: to compare by.
-        device, precision: see `Population`.
+        fitness: to compare by; a name or a function.
+        device, precision, capture: see `Population`.
         grid: peak LRs.
         kinds: hand-designed schedules, with their options.
     """
@@ -78,57 +80,80 @@ class Rivals:
     def __init__(
         self,
         tasks: Sequence[Task],
-        fitness: Fitness,
-        device: torch.device,
+        fitness: str | Fitness = "calibrated",
+        device: torch.device | str = "cpu",
         precision: str = "fp32",
         grid: Sequence[float] = GRID,
         kinds: dict[str, dict[str, Any]] | None = None,
+        *,
+        capture: bool = True,
     ) -> None:
-        self.tasks, self.fitness, self.device, self.precision = list(tasks), fitness, device, precision
+        self.tasks, self.fitness, self.device = list(tasks), find_fitness(fitness), torch.device(device)
+        self.settings = {"precision": precision, "capture": capture}
         self.grid, self.kinds = tuple(grid), KINDS if kinds is None else kinds
-        self.pool: Pool[Networks] | None = None
+        self.pools: dict[str, Pool[Networks]] = {}
         self.found: dict[str, Tensor] = {}
 
     def grids(self) -> dict[str, Tensor]:
-        """(tasks, LRs) fitness of every kind."""
+        """(tasks, LRs) fitness of every kind; a training that diverged counts as infinite."""
         if not self.found:
-            longest = max(task.total_steps for task in self.tasks)
-            peaks = torch.tensor(self.grid, device=self.device)
-            pool = Pool(lambda total: Table(peaks.repeat(total // len(peaks)), longest), self.device, self.precision)
-            self.found = {kind: self._grid(pool, kind, options) for kind, options in self.kinds.items()}
+            fitness = self._train_grid()
+            self.found = dict(zip(self.kinds, fitness.unbind(1), strict=True))
         return self.found
 
     def compare(self, number: int, schedule: Schedule) -> Comparison:
         """Train the tasks under a schedule."""
         grids = self.grids()
-        if self.pool is None:
-            self.pool = Pool(lambda total: Networks(schedule, total, self.device), self.device, self.precision)
         row = parameters_to_vector(schedule.net.parameters()).to(self.device)
         learned, lrs = torch.empty(len(self.tasks)), torch.empty(0)
-        for indices, _, trained in self.pool.train(
+        for indices, _, trained in self._pool(schedule).train(
             self.tasks, 1, self.fitness, lambda policy, indices: policy.set_weights(row.expand(len(indices), -1))
         ):
             learned[indices] = trained.fitness.float().cpu()
             if 0 in indices:
                 lrs = trained.lrs[indices.index(0)]
         stride = max(1, len(lrs) // CURVE_POINTS)
-        best = {kind: found.min(dim=1).values.tolist() for kind, found in grids.items()}
-        tuned = {
-            kind: found[:, found.clamp(min=SMALLEST).log().mean(0).argmin()].tolist() for kind, found in grids.items()
-        }
-        return Comparison(number, _worst(learned).tolist(), best, tuned, lrs[::stride].tolist())
+        tuned = {kind: found[:, found.mean(dim=0).argmin()].tolist() for kind, found in grids.items()}
+        oracle = {kind: found.min(dim=1).values.tolist() for kind, found in grids.items()}
+        return Comparison(number, _worst(learned).tolist(), tuned, oracle, lrs[::stride].tolist())
 
-    def _grid(self, pool: Pool[Table], kind: str, options: dict[str, Any]) -> Tensor:
-        found = torch.empty(len(self.tasks), len(self.grid))
+    def describe(self) -> dict[str, Any]:
+        """The grid and what it came to, for a record."""
+        chosen = {kind: self.grid[int(found.mean(dim=0).argmin())] for kind, found in self.grids().items()}
+        fitness = {kind: found.tolist() for kind, found in self.grids().items()}
+        return {"grid": self.grid, "kinds": self.kinds, "tuned_lr": chosen, "fitness": fitness}
+
+    def _pool(self, schedule: Schedule) -> Pool[Networks]:
+        """Populations for schedules that differ in their weights only."""
+        key = json.dumps([schedule.net.config(), schedule.card.to_dict()["gamma"]], sort_keys=True)
+        if key not in self.pools:
+            self.pools = {key: Pool(lambda total: Networks(schedule, total, self.device), self.device, **self.settings)}  # type: ignore[arg-type]
+        return self.pools[key]
+
+    def _train_grid(self) -> Tensor:
+        """(tasks, kinds, LRs), all kinds side by side."""
+        longest, peaks = max(task.total_steps for task in self.tasks), torch.tensor(self.grid, device=self.device)
+        members = len(self.kinds) * len(peaks)
+        pool = Pool(
+            lambda total: Table(peaks.repeat(total // len(peaks)), longest),
+            self.device,
+            **self.settings,  # type: ignore[arg-type]
+        )
+        found = torch.empty(len(self.tasks), len(self.kinds), len(self.grid))
 
         def prepare(policy: Table, indices: list[int]) -> None:
-            policy.set_factors(factors(kind, self.tasks[indices[0]].total_steps, 1, **options))
+            steps = self.tasks[indices[0]].total_steps
+            rows = torch.tensor([factors(kind, steps, 1, **options) for kind, options in self.kinds.items()])
+            policy.set_factors(rows.repeat_interleave(len(peaks), 0).repeat(len(indices), 1))
 
-        for indices, _, trained in pool.train(self.tasks, len(self.grid), self.fitness, prepare):
-            found[indices] = trained.fitness.view(len(indices), -1).float().cpu()
+        for indices, _, trained in pool.train(self.tasks, members, self.fitness, prepare):
+            found[indices] = trained.fitness.view(len(indices), *found.shape[1:]).float().cpu()
         return _worst(found)
 
 
 def _worst(fitness: Tensor) -> Tensor:
-    """Trainings that diverged count as bad as a loss can be told."""
-    return torch.where(torch.isfinite(fitness), fitness, LARGEST)
+    return torch.where(torch.isfinite(fitness), fitness, torch.inf)
+
+
+def _plain(value: float) -> float | str:
+    return round(value, 4) if math.isfinite(value) else str(value)

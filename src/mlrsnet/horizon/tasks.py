@@ -14,16 +14,14 @@ from mlrsnet.horizon.updates import Update, find
 
 T = TypeVar("T")
 CHOICES = (
-    *(
-        "data",
-        "models",
-        "batch_sizes",
-        "optimizers",
-        "weight_decays",
-        "num_classes",
-        "label_noises",
-        "label_smoothings",
-    ),
+    "data",
+    "models",
+    "batch_sizes",
+    "optimizers",
+    "weight_decays",
+    "num_classes",
+    "label_noises",
+    "label_smoothings",
 )
 
 
@@ -34,7 +32,7 @@ class Data:
     Args:
         inputs: (N, ...) as a model takes them, B at a time; integers for text.
         targets: (N,) classes, or (N, L) one a position for sequences.
-        num_classes: found from the targets if None.
+        num_classes: found from the targets if 0.
         name: goes into the schedule's card.
         mirrored: whether a picture's mirror image means the same; then each is mirrored every other time.
 
@@ -42,8 +40,8 @@ class Data:
     3
     """
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: Tensor = field(repr=False)
+    targets: Tensor = field(repr=False)
     num_classes: int = 0
     name: str = "data"
     mirrored: bool = False
@@ -59,6 +57,8 @@ class Data:
             raise ValueError(f"targets must be classes, whole numbers from 0, got {int(self.targets.min())}")
         if self.inputs.is_floating_point() and not torch.isfinite(self.inputs).all():
             raise ValueError("inputs must be finite, got NaN or infinite values: clean the data first")
+        if self.inputs.dtype == torch.uint8:
+            raise ValueError("inputs must be floats, or long integers for text, got uint8: normalise pictures first")
         if self.inputs.dtype in (torch.float64, torch.float16, torch.bfloat16):
             object.__setattr__(self, "inputs", self.inputs.float())  # as the models are
         found = int(self.targets.max()) + 1
@@ -102,8 +102,8 @@ class Task:
     model: ModelFactory
     total_steps: int
     batch_size: int
-    train: Tensor | None = None
-    val: Tensor | None = None
+    train: Tensor | None = field(default=None, repr=False)
+    val: Tensor | None = field(default=None, repr=False)
     classes: Sequence[int] | None = None
     optimizer: "str | Update" = "sgd"
     weight_decay: float = 0.0
@@ -246,8 +246,22 @@ class TaskSampler:
                 raise ValueError(f"{name} must be a list of one or more to choose from, got {choices!r}")
         for optimizer in self.optimizers:
             find(optimizer)
+        for data in self.data:
+            if not isinstance(data, Data):
+                raise ValueError(
+                    f"each of data must be a horizon.Data, got {type(data).__name__}: wrap inputs and targets"
+                )
+        for name in ("label_noises", "label_smoothings"):
+            for share in getattr(self, name):
+                if not 0 <= _check.real(f"each of {name}", share) < 1:
+                    raise ValueError(f"each of {name} must be in [0, 1), got {share!r}")
+        for decay in self.weight_decays:
+            if _check.real("each of weight_decays", decay) < 0:
+                raise ValueError(f"each of weight_decays must be >= 0, got {decay!r}")
+        if self.clip_norm is not None:
+            _check.positive("clip_norm", self.clip_norm)
         for model in self.models:
-            if not callable(model):
+            if not callable(model) or isinstance(model, nn.Module):
                 raise ValueError(f"each of models must be a function of the data that returns a network, got {model!r}")
         for size in self.batch_sizes:
             _check.whole_number("each of batch_sizes", size)

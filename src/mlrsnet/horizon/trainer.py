@@ -25,7 +25,7 @@ from mlrsnet import _check
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import evolution
-from mlrsnet.horizon.fitness import FITNESS, Fitness
+from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.policies import Networks
 from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.rivals import Comparison, Rivals
@@ -34,7 +34,7 @@ from mlrsnet.horizon.tasks import Sampler, Task
 from mlrsnet.nets import LSTMNet, ScheduleNet
 from mlrsnet.schedule import Schedule
 
-HELD_OUT_DRAW = 4
+HELD_OUT_DRAW = 8
 """So many validation tasks share what the tasks of a generation share."""
 
 
@@ -55,7 +55,7 @@ class HorizonTrainer:
     Args:
         tasks: where tasks come from: a `TaskSampler`, or anything with its `sample(seed, count)`.
         generations: how many there will be; the meta-optimizer's LR falls to 0 over them.
-        net: the schedule network, trained in place; an `LSTMNet` that reads loss and progress and anneals if None.
+        net: the network to begin with, which is copied; an `LSTMNet` that reads loss and progress and anneals if None.
         gamma: how the range of the LR is found; 1, whatever the task, if None.
         tasks_per_generation, members: trainings side by side, members of them, an even number, of each task.
         sigma: size of the perturbations.
@@ -67,7 +67,7 @@ class HorizonTrainer:
         held_out_tasks: how many; 0 for no comparison.
         seed: of everything.
         device: where the trainings run.
-        precision: `fp32`, or `bf16` for autocast.
+        precision, capture: see `Population`.
         name, learned_on: for the schedule's card.
 
     >>> from torch import nn
@@ -89,7 +89,7 @@ class HorizonTrainer:
         gamma: Gamma | None = None,
         tasks_per_generation: int = 8,
         members: int = 16,
-        sigma: float = 0.08,
+        sigma: float = 0.1,
         meta_lr: float = 0.03,
         average: float = 0.9,
         fitness: str | Fitness = "calibrated",
@@ -98,9 +98,13 @@ class HorizonTrainer:
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: str = "fp32",
+        capture: bool = True,
         name: str = "unnamed",
         learned_on: str = "",
     ) -> None:
+        for name_of, given in (("tasks", tasks), ("held_out", held_out or tasks)):
+            if not callable(getattr(given, "sample", None)):
+                raise TypeError(f"{name_of} must be a TaskSampler or have sample(seed, count), got {given!r}")
         self.tasks, self.generations = tasks, _check.whole_number("generations", generations)
         self.tasks_per_generation = _check.whole_number("tasks_per_generation", tasks_per_generation)
         self.members = _check.whole_number("members", members, 2)
@@ -110,22 +114,22 @@ class HorizonTrainer:
         if not 0 <= _check.real("average", average) < 1:
             raise ValueError(f"average must be in [0, 1), got {average!r}")
         self.average, self.seed = average, _check.whole_number("seed", seed, 0)
-        self.fitness = FITNESS[_check.one_of("fitness", fitness, FITNESS)] if isinstance(fitness, str) else fitness
-        _check.one_of("precision", precision, ("fp32", "bf16"))
+        self.fitness = find_fitness(fitness)
+        self.precision = _check.one_of("precision", precision, ("fp32", "bf16"))
         self.device, self.card = torch.device(device), Card(name=name, gamma=gamma or Gamma("fixed", value=1.0))
         self.learned_on = learned_on
-        self.net = default_net(self.seed) if net is None else net.cpu()
+        self.net = default_net(seed=self.seed) if net is None else copy.deepcopy(net).cpu()
         self.weights = parameters_to_vector(self.net.parameters()).detach().clone()
         self.mean_weights = self.weights.clone()
         self.meta_optimizer = torch.optim.Adam([self.weights], lr=self.meta_lr)
-        self.pool: Pool[Networks] = Pool(self._networks, self.device, precision)
+        self.pool: Pool[Networks] = Pool(self._networks, self.device, precision, capture)
         self.loss_range, self.optimizers = (math.inf, -math.inf), set[str]()
         self.history: list[Generation] = []
         self.comparisons: list[Comparison] = []
         self.rivals: Rivals | None = None
         if _check.whole_number("held_out_tasks", held_out_tasks, 0):
             chosen = hold_out(held_out or tasks, held_out_tasks)
-            self.rivals = Rivals(chosen, self.fitness, self.device, precision)
+            self.rivals = Rivals(chosen, self.fitness, self.device, precision, capture=capture)
 
     @property
     def number(self) -> int:
@@ -133,8 +137,13 @@ class HorizonTrainer:
         return len(self.history)
 
     def run(self, every: int = 10, on_generation: Callable[["HorizonTrainer"], Any] | None = None) -> Schedule:
-        """All generations that are left, a comparison every so many and at the end; calls back after each generation."""
+        """All generations that are left, with comparisons before them, every so many and at the end.
+
+        `on_generation` is called after each of them.
+        """
         _check.whole_number("every", every)
+        if self.rivals is not None and self.number == 0 and not self.comparisons:
+            self.compare()  # where it starts from
         while self.number < self.generations:
             self.step()
             if self.rivals is not None and (self.number % every == 0 or self.number == self.generations):
@@ -145,7 +154,13 @@ class HorizonTrainer:
 
     def step(self) -> Generation:
         """One generation."""
+        if self.number >= self.generations:
+            raise ValueError(
+                f"generations must be above the {self.number} that are done, got {self.generations}: no step left"
+            )
         tasks = self.tasks.sample(seed_from("tasks", self.seed, self.number), self.tasks_per_generation)
+        if not tasks:
+            raise ValueError("tasks.sample must return at least one Task, got none")
         random, pairs = generator("directions", self.seed, self.number), self.members // 2
         eps = torch.stack([evolution.antithetic(pairs, len(self.weights), random) for _ in tasks])
         fitness = self._train(tasks, self.weights + self.sigma * eps)
@@ -166,7 +181,7 @@ class HorizonTrainer:
         """What was learned so far: the averaged network, and a card."""
         net = copy.deepcopy(self.net)
         vector_to_parameters(self.mean_weights, net.parameters())
-        results = {"held-out tasks": self.comparisons[-1].summary()} if self.comparisons else {}
+        results = {"trainings it was not learned from": self.comparisons[-1].summary()} if self.comparisons else {}
         known = math.isfinite(self.loss_range[0]) and self.loss_range[0] < self.loss_range[1]
         horizons = [line.total_steps for line in self.history]
         steps = f", of {min(horizons)} to {max(horizons)} steps" if horizons else ""
@@ -198,6 +213,8 @@ class HorizonTrainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; a trainer of other settings is refused."""
+        if not isinstance(state, dict) or "settings" not in state:
+            raise ValueError("state must be what state_dict() of a HorizonTrainer returned, got something else")
         different = [name for name, value in self._settings().items() if state["settings"].get(name) != value]
         if different:
             told = ", ".join(f"{name} {state['settings'].get(name)!r}" for name in different)
@@ -222,8 +239,15 @@ class HorizonTrainer:
         return fitness
 
     def _settings(self) -> dict[str, Any]:
-        names = ("generations", "tasks_per_generation", "members", "sigma", "meta_lr", "average", "seed")
-        return {"net": self.net.config(), **{name: getattr(self, name) for name in names}}
+        names = ("generations", "tasks_per_generation", "members", "sigma", "meta_lr", "average", "seed", "precision")
+        held_out = [[task.seed, task.total_steps] for task in self.rivals.tasks] if self.rivals else []
+        return {
+            "net": self.net.config(),
+            "gamma": self.card.to_dict()["gamma"],
+            "fitness": getattr(self.fitness, "__qualname__", type(self.fitness).__qualname__),
+            "held_out": held_out,
+            **{name: getattr(self, name) for name in names},
+        }
 
     def _networks(self, members: int) -> Networks:
         return Networks(Schedule(self.net, self.card), members, self.device)
@@ -246,11 +270,13 @@ class HorizonTrainer:
             self.loss_range = (min(self.loss_range[0], low), max(self.loss_range[1], high))
 
 
-def default_net(seed: int = 0) -> LSTMNet:
+def default_net(hidden_size: int = 50, *, seed: int = 0) -> LSTMNet:
     """The paper's cell, reading loss / log(classes) and progress: p = sigmoid(4 z) (1 - u)."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LSTMNet(inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear")
+        torch.default_generator.manual_seed(seed)
+        return LSTMNet(
+            hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear"
+        )
 
 
 def hold_out(tasks: Sampler, count: int) -> list[Task]:

@@ -111,7 +111,8 @@ def find(optimizer: "str | Update") -> Update:
     """An update by its name, or one that is given."""
     if isinstance(optimizer, str):
         return UPDATES[_check.one_of("optimizer", optimizer, UPDATES)]
-    if not callable(getattr(optimizer, "apply", None)) or getattr(optimizer, "__hash__", None) is None:
+    is_one = callable(getattr(optimizer, "apply", None)) and getattr(optimizer, "__hash__", None) is not None
+    if not is_one or isinstance(optimizer, type):
         raise ValueError(
             f"optimizer must be one of {', '.join(UPDATES)} or a frozen dataclass like horizon.SGD, got {optimizer!r}"
         )

@@ -45,20 +45,31 @@ class HorizonBoard:
     """A full-horizon meta-training: fitness of each generation; gaps and the LR curve of each comparison."""
 
     def __init__(self, folder: Path) -> None:
-        self.writer, self.shown = _writer()(str(folder)), 0
+        self.folder, self.open_writer = folder, _writer()
+        self.writer: Any = None
+        self.shown = 0
 
     def __call__(self, trainer: HorizonTrainer) -> None:
-        """After a generation."""
+        """After a generation; what was drawn after the checkpoint that a run goes on from is hidden."""
         line = trainer.history[-1]
+        if self.writer is None:
+            goes_on = line.number > 1
+            self.writer = self.open_writer(str(self.folder), purge_step=line.number if goes_on else None)
+            self.shown = sum(found.number < line.number for found in trainer.comparisons) if goes_on else 0
         for name in ("fitness", "better_half", "diverged"):
             self.writer.add_scalar(f"generation/{name}", getattr(line, name), line.number)
         for found in trainer.comparisons[self.shown :]:
-            for kind in found.best:
-                self.writer.add_scalar(f"gap/{kind}, each task", found.gap(kind), found.number)
-                self.writer.add_scalar(f"gap/{kind}, all tasks", found.gap(kind, tuned=True), found.number)
+            for kind in found.tuned:
+                self.writer.add_scalar(f"gap to {kind}/one LR chosen on these tasks", found.gap(kind), found.number)
+                self.writer.add_scalar(f"gap to {kind}/oracle of each task", found.gap(kind, oracle=True), found.number)
             self.writer.add_figure("LR", lr_figure(found), found.number)
         self.shown = len(trainer.comparisons)
         self.writer.flush()
+
+    def close(self) -> None:
+        """At the end, or after an interruption."""
+        if self.writer is not None:
+            self.writer.close()
 
 
 def lr_figure(found: Comparison) -> Any:

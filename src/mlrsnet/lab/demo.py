@@ -37,7 +37,8 @@ HAND_DESIGNED: dict[str, dict[str, Any]] = {
     "MultiStep": {"schedule": "multistep"},
     "Exponential": {"schedule": "exponential"},
     "SGDR": {"schedule": "sgdr", "schedule_options": {"first_cycle": 1 / 7}},  # ends with a finished cycle
-    "Cosine": {"schedule": "cosine"},
+    "Cosine": {"schedule": "cosine", "schedule_options": {"warmup": 0.05}},
+    "Linear": {"schedule": "linear", "schedule_options": {"warmup": 0.05}},
 }
 TUNING_SEEDS = (1000, 1001, 1002)
 FULL_HORIZON, GREEDY = "Full horizon", "MLR-SNet"

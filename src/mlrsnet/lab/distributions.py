@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mlrsnet.horizon import Data, TaskSampler
 from mlrsnet.lab import models, tasks
@@ -61,8 +61,20 @@ def inner_tasks(name: str, root: Path | None = None, **options: Any) -> TaskSamp
         raise ValueError(f"the task must be one of pictures that fit in memory, got {name!r}: take digits or cifar10")
     is_large = len(task.train.labels) >= LARGE_FROM
     networks, settings = (LARGE_NETWORKS, LARGE) if is_large else (SMALL_NETWORKS, SMALL)
-    fitting = {**settings, "val_size": min(settings["val_size"], len(task.train.labels) // 4)}
+    fitting = _fit(settings, task.train.labels.bincount(minlength=task.num_classes).sort().values)
     return TaskSampler([pictures(task)], [_factory(**network) for network in networks], **fitting)
+
+
+def _fit(settings: dict[str, Any], counts: Tensor) -> dict[str, Any]:
+    """Only what the set has pictures for, even if the rarest classes are drawn; `counts` is sorted."""
+    val_size = max(1, min(settings["val_size"], int(counts.sum()) // 4))
+    left = int(counts.sum()) - val_size
+    batch_sizes = tuple(size for size in settings["batch_sizes"] if size <= left) or (left,)
+    needed = val_size + max(batch_sizes)
+    several = tuple(
+        n for n in settings["num_classes"] if n is not None and n < len(counts) and counts[:n].sum() >= needed
+    )
+    return {**settings, "val_size": val_size, "batch_sizes": batch_sizes, "num_classes": (*several, None)}
 
 
 def pictures(task: ImageTask) -> Data:

@@ -18,12 +18,12 @@ from mlrsnet import __version__, _check
 from mlrsnet.card import versions
 from mlrsnet.horizon import HorizonTrainer
 from mlrsnet.horizon.fitness import FITNESS
+from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab import records, tasks
 from mlrsnet.lab.distributions import inner_tasks
 from mlrsnet.lab.lock import held
 from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.trainer import device_name, resolve
-from mlrsnet.nets import LSTMNet
 from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
 
@@ -74,16 +74,11 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
     sampler = inner_tasks(spec.task, root, **spec.task_options)
     other = spec.held_out_options
     held_out = None if other is None else inner_tasks(spec.task, root, **other)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(spec.seed)
-        net = LSTMNet(
-            spec.hidden, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear"
-        )
     options = f", {spec.task_options}" if spec.task_options else ""
     return HorizonTrainer(
         sampler,
         generations=spec.generations,
-        net=net,
+        net=default_net(spec.hidden, seed=spec.seed),
         tasks_per_generation=spec.tasks,
         members=spec.members,
         sigma=spec.sigma,
@@ -107,28 +102,28 @@ def learn(
     on_generation: OnGeneration | None = None,
     checkpoint_seconds: float = 60.0,
 ) -> tuple[Schedule, HorizonTrainer]:
-    """All generations; a folder that was left by an interruption goes on, a finished one is read.
+    """All generations; a folder that was left by an interruption goes on, a finished one is only read.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; what was done is in the folder.
+        RunInUseError: another process works in the folder.
     """
     trainer = build(spec, resolve(device), root)
     with held(folder), PoliteStop() as stop:
         run = _Run(spec, trainer, folder)
-        run.restore()
-        if trainer.number == 0 and trainer.rivals is not None:
-            trainer.compare()  # where it starts from
-        while trainer.number < trainer.generations:
-            trainer.step()
-            if trainer.number % COMPARE_EVERY == 0 or trainer.number == trainer.generations:
-                trainer.compare()
+
+        def after(trainer: HorizonTrainer) -> None:
             if on_generation is not None:
                 on_generation(trainer)
             if stop.asked or time.perf_counter() - run.saved_at > checkpoint_seconds:
                 run.save()
-            if stop.asked:
+            if stop.asked and trainer.number < trainer.generations:
                 raise KeyboardInterrupt
-        run.finish()
+
+        if trainer.number < trainer.generations:
+            trainer.run(COMPARE_EVERY, after)
+            run.save()
+            trainer.schedule().save(folder / records.SCHEDULE)
     return trainer.schedule(), trainer
 
 
@@ -136,49 +131,47 @@ class _Run:
     """The files of a meta-training."""
 
     def __init__(self, spec: HorizonSpec, trainer: HorizonTrainer, folder: Path) -> None:
-        self.spec, self.trainer, self.folder = spec, trainer, folder
+        self.spec, self.trainer, self.folder = asdict(spec), trainer, folder
         self.seconds, self.saved_at = 0.0, time.perf_counter()
-
-    def restore(self) -> None:
-        path = self.folder / records.CHECKPOINT
-        if not path.is_file():
-            return
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-            spec, seconds, trainer = state["spec"], state["seconds"], state["trainer"]
-        except Exception as error:  # bytes that are no checkpoint can fail in any way
-            raise ValueError(
-                f"{path} is not a checkpoint of this run ({type(error).__name__}): delete it to begin anew"
-            ) from None
-        if spec != asdict(self.spec):
-            different = [name for name, value in asdict(self.spec).items() if spec.get(name) != value]
-            raise ValueError(
-                f"{self.folder} holds a run with another spec (different: {', '.join(different)}): use another --out, or "
-                f"delete the folder"
-            )
-        self.seconds = seconds
-        self.trainer.load_state_dict(trainer)
+        self.sessions: list[dict[str, Any]] = []
+        if (folder / records.CHECKPOINT).is_file():
+            self._restore(folder / records.CHECKPOINT)
+        where = {"versions": {"mlrsnet": __version__, **versions()}, "device": device_name(trainer.device)}
+        self.sessions.append({**where, "commit": records.commit(), "from_generation": trainer.number})
 
     def save(self) -> None:
         now = time.perf_counter()
         self.seconds, self.saved_at = self.seconds + now - self.saved_at, now
+        known = {"spec": self.spec, "sessions": self.sessions, "seconds": round(self.seconds, 1)}
         content = io.BytesIO()
-        torch.save({"spec": asdict(self.spec), "seconds": self.seconds, "trainer": self.trainer.state_dict()}, content)
+        torch.save({**known, "trainer": self.trainer.state_dict()}, content)
         write_atomically(self.folder / records.CHECKPOINT, content.getvalue())
-        write_atomically(self.folder / RECORD, records.dumps(self.describe(), indent=1).encode())
+        write_atomically(self.folder / RECORD, records.dumps({**known, **self._results()}, indent=1).encode())
 
-    def finish(self) -> None:
-        self.save()
-        self.trainer.schedule().save(self.folder / records.SCHEDULE)
+    def _restore(self, path: Path) -> None:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            spec, trainer = state["spec"], state["trainer"]
+            self.seconds, self.sessions = state["seconds"], state["sessions"]
+        except Exception as error:  # bytes that are no checkpoint can fail in any way
+            raise ValueError(
+                f"{path} is not a checkpoint of this run ({type(error).__name__}): delete it to begin anew"
+            ) from None
+        different = [name for name, value in self.spec.items() if spec.get(name) != value]
+        if different:
+            raise ValueError(
+                f"{path.parent} holds a run with another spec (different: {', '.join(different)}): use another --out, or "
+                f"delete the folder"
+            )
+        self.trainer.load_state_dict(trainer)
 
-    def describe(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         trainer = self.trainer
+        lines = [{"number": line.number, "learned": line.learned, "lrs": line.lrs} for line in trainer.comparisons]
         return {
-            "spec": asdict(self.spec),
-            "versions": {"mlrsnet": __version__, **versions()},
-            "device": device_name(trainer.device),
-            "commit": records.commit(),
-            "seconds": round(self.seconds, 1),
+            "rivals": trainer.rivals.describe() if trainer.rivals else None,
+            "comparisons": [
+                {**line, "summary": found.summary()} for line, found in zip(lines, trainer.comparisons, strict=True)
+            ],
             "generations": [asdict(line) for line in trainer.history],
-            "comparisons": [asdict(line) | {"summary": line.summary()} for line in trainer.comparisons],
         }

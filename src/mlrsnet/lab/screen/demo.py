@@ -1,6 +1,7 @@
 """`mlrsnet demo` on a terminal."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -80,14 +81,18 @@ def transfer_table(before: Comparison, found: Comparison) -> Table:
     """Other small trainings, under the schedule before and after it was learned, and under hand-designed ones."""
     result = Table(
         title=f"{len(found.learned)} small trainings on the digits 5 to 9: mean validation loss, calibrated",
+        caption="one LR: the best of six for these very trainings; oracle: the best for each of them",
         box=SIMPLE_HEAD,
     )
-    for name in ("schedule", "one LR for all", "the best LR of each"):
+    for name in ("schedule", "one LR", "learned less it", "oracle"):
         result.add_column(name, justify="left" if name == "schedule" else "right")
-    result.add_row(f"{FULL_HORIZON}, nothing to choose", f"{mean(found.learned):.4f}", "")
-    result.add_row("the same network before learning", f"{mean(before.learned):.4f}", "")
-    for kind in found.best:
-        result.add_row(kind, f"{mean(found.tuned[kind]):.4f}", f"{mean(found.best[kind]):.4f}")
+    result.add_row(f"{FULL_HORIZON}, nothing to choose", f"{mean(found.learned):.4f}", "", "")
+    change, error = replace(found, tuned={"before": before.learned}).difference("before")
+    result.add_row("the same before learning", f"{mean(before.learned):.4f}", f"{change:+.4f} ± {error:.4f}", "")
+    for kind in found.tuned:
+        change, error = found.difference(kind)
+        told = f"{change:+.4f} ± {error:.4f}"
+        result.add_row(kind, f"{mean(found.tuned[kind]):.4f}", told, f"{mean(found.oracle[kind]):.4f}")
     return result
 
 

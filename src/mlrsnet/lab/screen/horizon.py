@@ -23,18 +23,17 @@ def sparkline(values: list[float], width: int = 24) -> str:
     >>> sparkline([0.0, 0.5, 1.0], 3)
     '▁▅█'
     """
-    chosen = (
-        [values[i * len(values) // width] for i in range(min(width, len(values)))] if len(values) > width else values
-    )
+    chosen = values if len(values) <= width else [values[i * len(values) // width] for i in range(width)]
     top = max(values, default=0.0) or 1.0
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))] for value in chosen)
 
 
 def comparison_line(found: Comparison) -> str:
-    """What a comparison says, in one line."""
+    """What a comparison says, in one line; the rivals' LR was chosen on these very tasks."""
+    gaps = ", ".join(f"{kind} {100 * found.gap(kind):+.1f} %" for kind in found.tuned)
     return (
-        f"generation {found.number:4d}  gap to cosine: {100 * found.gap(tuned=True):+.1f} % tuned once, "
-        f"{100 * found.gap():+.1f} % tuned on each task  LR {sparkline(found.lrs)} up to {max(found.lrs):.2g}"
+        f"generation {found.number:4d}  gap to the best LR of {gaps}; to the oracle of each task "
+        f"{100 * found.gap(oracle=True):+.1f} %  LR {sparkline(found.lrs)} up to {max(found.lrs):.2g}"
     )
 
 
@@ -48,12 +47,13 @@ class HorizonBar:
 
     def __call__(self, trainer: HorizonTrainer) -> None:
         """After a generation."""
+        line = trainer.history[-1]
         if self.task is None:
             self.task = self.progress.add_task(self.title, total=trainer.generations, now="")
+            self.shown = sum(found.number < line.number for found in trainer.comparisons) if line.number > 1 else 0
         for found in trainer.comparisons[self.shown :]:
             self.progress.console.print(comparison_line(found), markup=False, highlight=False, soft_wrap=True)
         self.shown = len(trainer.comparisons)
-        line = trainer.history[-1]
         self.progress.update(
             self.task, completed=line.number, now=f"fitness {line.fitness:.3f} horizon {line.total_steps}"
         )
@@ -74,6 +74,9 @@ def show_horizon(fields: Mapping[str, Any], out: Path, device: str, root: Path |
             schedule, _ = learn(spec, folder, device=device, root=root, on_generation=bar)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on where it was stopped") from None
+    finally:
+        if board is not None:
+            board.close()
     schedule.save(out)
     record = out.with_name(out.name + ".json")
     shutil.copy(folder / RECORD, record)

@@ -13,6 +13,7 @@ import argparse
 import json
 import platform
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,9 @@ def _greedy_training(task: Task, net: LSTMNet, optimizer: Adam, every: int) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=30)
-    parser.add_argument("--every", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--every", type=int, nargs="*", default=[1, 10])
     parser.add_argument("--meta-lr", type=float, nargs="+", default=[1e-3, 1e-2])
+    parser.add_argument("--truncated", type=float, help="also judge trainings after this part of their horizon")
     parser.add_argument("--held-out", type=int, default=48)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
@@ -101,6 +103,10 @@ def main() -> None:
     gradients = sum(trainer.step().total_steps * TASKS * MEMBERS for _ in range(words.generations))
     spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
     rows.append({"objective": "full horizon", **spent, **_judge(trainer, trainer.schedule())})
+    if words.truncated:
+        rows.append(_truncated(words, gradients, trainer))
+        print(json.dumps(rows[-1]), flush=True)
+        _write(words.out, words, rows)
     for every in words.every:
         for meta_lr in words.meta_lr:
             net, begin = default_net(HIDDEN, seed=words.seed), time.perf_counter()
@@ -111,6 +117,24 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
             _write(words.out, words, rows)
     print(json.dumps(rows, indent=1))
+
+
+def _truncated(words: argparse.Namespace, gradients: int, judge: HorizonTrainer) -> dict[str, Any]:
+    """The same trainings, stopped and judged after a part of their horizon, and as many more of them."""
+    sampler = replace(inner_tasks("digits"), judged_after=words.truncated)
+    trainer = HorizonTrainer(
+        sampler,
+        net=default_net(HIDDEN, seed=words.seed),
+        generations=round(words.generations / words.truncated),
+        tasks_per_generation=TASKS,
+        members=MEMBERS,
+        held_out_tasks=0,
+        seed=words.seed,
+    )
+    begin = time.perf_counter()
+    schedule = trainer.run()
+    row = {"objective": f"judged after {words.truncated:g} of the horizon", "generations": trainer.generations}
+    return {**row, "gradients": gradients, "seconds": time.perf_counter() - begin, **_judge(judge, schedule)}
 
 
 def _judge(trainer: HorizonTrainer, schedule: Schedule) -> dict[str, Any]:

@@ -651,3 +651,14 @@ def test_an_unknown_precision_is_named():
     task = Task(data, lambda data: nn.Linear(6, 4), 9, 8)
     with pytest.raises(ValueError, match="precision must be one of fp32, bf16; got 'fp16'"):
         Population(task, 1, 1, table([task]), data, "fp16")
+
+
+def test_a_training_that_is_judged_early_has_the_lrs_of_its_whole_horizon():
+    data = Data(torch.randn(40, 6), torch.arange(40) % 4)
+    whole, early = (Task(data, linear, 20, 8, judged_after=part) for part in (1.0, 0.25))
+    net = LSTMNet(4, inputs=("loss", "progress"), anneal="linear")
+    policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=1.0))), 1, torch.device("cpu"))
+    policy.set_weights(parameters_to_vector(net.parameters()).detach().unsqueeze(0))
+    ends = [Population(task, 1, 1, policy, data).train([task], mean_loss) for task in (whole, early)]
+    assert ends[1].lrs.shape == (1, 5)
+    assert torch.equal(ends[0].lrs[:, :5], ends[1].lrs)

@@ -42,7 +42,7 @@ class Pool(Generic[P]):
         """
         groups: dict[Any, list[int]] = {}
         for index, task in enumerate(tasks):
-            groups.setdefault((*task.kind, task.total_steps), []).append(index)
+            groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
         for indices in groups.values():
             those = [tasks[index] for index in indices]
             population, policy = self._population(those, members)

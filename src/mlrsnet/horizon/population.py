@@ -96,7 +96,7 @@ class Population:
 
     def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
         """Whole trainings, from fresh weights to the fitness on held-out data."""
-        total, traces = tasks[0].total_steps, []
+        total, traces = tasks[0].steps, []
         batches = [Batches(task) for task in tasks]
         with self._on_stream(), self._random(tasks[0].seed):
             self.begin(tasks)

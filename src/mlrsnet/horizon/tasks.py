@@ -96,6 +96,7 @@ class Task:
         seed: of initialisation, order of the batches, mirroring and noise.
         label_smoothing: of the training loss.
         clip_norm: largest norm of the gradient; no limit if None.
+        judged_after: part of the horizon after which the training stops and is judged; below 1 the end is never seen.
     """
 
     data: Data
@@ -111,9 +112,12 @@ class Task:
     seed: int = 0
     label_smoothing: float = 0.0
     clip_norm: float | None = None
+    judged_after: float = 1.0
 
     def __post_init__(self) -> None:
         _check.whole_number("total_steps", self.total_steps)
+        if not 0 < _check.real("judged_after", self.judged_after) <= 1:
+            raise ValueError(f"judged_after must be in (0, 1], a part of the horizon, got {self.judged_after!r}")
         _check.whole_number("batch_size", self.batch_size)
         _check.whole_number("seed", self.seed, 0)
         object.__setattr__(self, "optimizer", find(self.optimizer))
@@ -146,6 +150,11 @@ class Task:
     def num_classes(self) -> int:
         """How many the task tells apart."""
         return self.data.num_classes if self.classes is None else len(self.classes)
+
+    @property
+    def steps(self) -> int:
+        """How many are taken."""
+        return max(1, round(self.judged_after * self.total_steps))
 
     def _usable(self) -> Tensor:
         """(N,) whether an example is of the task's classes."""
@@ -216,7 +225,7 @@ class TaskSampler:
         num_classes: one of these; None is all of them.
         train_sizes: smallest and largest number of training examples, drawn evenly in the logarithm; all there are if None.
         val_size: held-out examples of a task.
-        clip_norm: for all tasks.
+        clip_norm, judged_after: for all tasks.
 
     >>> data = Data(torch.randn(200, 4), torch.arange(200) % 5)
     >>> tasks = TaskSampler([data], [lambda data: nn.Linear(4, data.num_classes)], val_size=20, num_classes=(2, None))
@@ -237,6 +246,7 @@ class TaskSampler:
     label_noises: Sequence[float] = (0.0,)
     label_smoothings: Sequence[float] = (0.0,)
     clip_norm: float | None = None
+    judged_after: float = 1.0
     _by_class: dict[Data, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -288,6 +298,7 @@ class TaskSampler:
             "optimizer": pick(self.optimizers, random),
             "label_smoothing": pick(self.label_smoothings, random),
             "clip_norm": self.clip_norm,
+            "judged_after": self.judged_after,
         }
 
     def draw(self, shared: dict[str, Any], random: torch.Generator) -> Task:

@@ -170,7 +170,7 @@ class HorizonTrainer:
         return self.history[-1]
 
     def compare(self) -> Comparison:
-        """The averaged network on the validation tasks, beside the best of a cosine grid on each."""
+        """The averaged network on the held-out tasks, beside hand-designed schedules."""
         if self.rivals is None:
             raise ValueError("held_out_tasks must be >= 1 to compare, got 0")
         found = self.rivals.compare(self.number, self.schedule())

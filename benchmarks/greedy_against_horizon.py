@@ -1,6 +1,6 @@
 """One step ahead (Algorithm 1) against whole trainings, at equal compute: the same network, the same small trainings.
 
-Both learn an `LSTMNet` that reads loss and progress, with gamma = 1, on the digits' distribution of small trainings. Compute is
+Both learn an `LSTMNet` that reads loss and progress and begins as a fixed LR, on the digits' distribution of small trainings. Compute is
 counted in gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes through
 one training after another, its network carried on; the schedule it has learned, and that of the full horizon, then drive
 the same held-out trainings. The full horizon is judged by its averaged network after its meta-LR has fallen to 0, Algorithm 1
@@ -89,7 +89,7 @@ def main() -> None:
     words = parser.parse_args()
     trainer = HorizonTrainer(
         inner_tasks("digits"),
-        net=default_net(HIDDEN, seed=words.seed),
+        net=default_net(HIDDEN, anneal="none", seed=words.seed),
         generations=words.generations,
         tasks_per_generation=TASKS,
         members=MEMBERS,
@@ -109,7 +109,7 @@ def main() -> None:
         _write(words.out, words, rows)
     for every in words.every:
         for meta_lr in words.meta_lr:
-            net, begin = default_net(HIDDEN, seed=words.seed), time.perf_counter()
+            net, begin = default_net(HIDDEN, anneal="none", seed=words.seed), time.perf_counter()
             trainings = greedy(trainer, net, every, meta_lr, gradients)
             setting = {"objective": "one step ahead", "every": every, "meta_lr": meta_lr, "trainings": trainings}
             spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
@@ -124,7 +124,7 @@ def _truncated(words: argparse.Namespace, gradients: int, judge: HorizonTrainer)
     sampler = replace(inner_tasks("digits"), judged_after=words.truncated)
     trainer = HorizonTrainer(
         sampler,
-        net=default_net(HIDDEN, seed=words.seed),
+        net=default_net(HIDDEN, anneal="none", seed=words.seed),
         generations=round(words.generations / words.truncated),
         tasks_per_generation=TASKS,
         members=MEMBERS,

@@ -41,6 +41,7 @@ OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
         "members": (16, "trainings of each, an even number"),
         "sigma": (0.1, "size of the perturbations"),
         "hidden": (50, "size of the schedule's network"),
+        "anneal": ("linear", "linear, or none: the network begins as a fixed LR and learns to anneal"),
         "fitness": ("calibrated", "what is to be small at the end: calibrated, loss or error"),
         "held_out": (48, "other small trainings, which only measure"),
     },

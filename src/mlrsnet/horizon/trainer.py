@@ -270,13 +270,14 @@ class HorizonTrainer:
             self.loss_range = (min(self.loss_range[0], low), max(self.loss_range[1], high))
 
 
-def default_net(hidden_size: int = 50, *, seed: int = 0) -> LSTMNet:
-    """The paper's cell, reading loss / log(classes) and progress: p = sigmoid(4 z) (1 - u)."""
+def default_net(hidden_size: int = 50, *, anneal: str = "linear", seed: int = 0) -> LSTMNet:
+    """The paper's cell, reading loss / log(classes) and progress: p = sigmoid(4 z) (1 - u).
+
+    Without `anneal`, p = sigmoid(4 z): it begins as a fixed LR, and has to learn to anneal.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return LSTMNet(
-            hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear"
-        )
+        return LSTMNet(hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal=anneal)
 
 
 def hold_out(tasks: Sampler, count: int) -> list[Task]:

@@ -16,6 +16,7 @@ import torch
 
 from mlrsnet import __version__, _check
 from mlrsnet.card import versions
+from mlrsnet.features import ANNEALS
 from mlrsnet.horizon import HorizonTrainer
 from mlrsnet.horizon.fitness import FITNESS
 from mlrsnet.horizon.trainer import default_net
@@ -43,6 +44,7 @@ class HorizonSpec:
         held_out_options: of the task for these; the same if None.
         generations, tasks, members, sigma, meta_lr, fitness: see `HorizonTrainer`.
         hidden: size of the schedule network.
+        anneal: `linear`, or `none` for a network that begins as a fixed LR.
         seed: of everything.
         name: for the schedule's card.
     """
@@ -58,6 +60,7 @@ class HorizonSpec:
     meta_lr: float = 0.03
     fitness: str = "calibrated"
     hidden: int = 50
+    anneal: str = "linear"
     seed: int = 0
     name: str = "unnamed"
 
@@ -67,6 +70,7 @@ class HorizonSpec:
         for name in ("generations", "tasks", "hidden", "held_out"):
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
+        _check.one_of("anneal", self.anneal, ANNEALS)
 
 
 def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> HorizonTrainer:
@@ -78,7 +82,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
     return HorizonTrainer(
         sampler,
         generations=spec.generations,
-        net=default_net(spec.hidden, seed=spec.seed),
+        net=default_net(spec.hidden, anneal=spec.anneal, seed=spec.seed),
         tasks_per_generation=spec.tasks,
         members=spec.members,
         sigma=spec.sigma,

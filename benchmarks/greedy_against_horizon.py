@@ -1,9 +1,9 @@
 """One step ahead (Algorithm 1) against whole trainings, at equal compute: the same network, the same small trainings.
 
-Both learn an `LSTMNet` that reads loss and progress and begins as a fixed LR, on the digits' distribution of small trainings. Compute is
-counted in gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes through
-one training after another, its network carried on; the schedule it has learned, and that of the full horizon, then drive
-the same held-out trainings. The full horizon is judged by its averaged network after its meta-LR has fallen to 0, Algorithm 1
+Both learn an `LSTMNet` that reads loss and progress and begins as a fixed LR, on the digits' distribution of small trainings.
+Compute is counted in gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes
+through one training after another, its network carried on; the schedule it has learned, and that of the full horizon, then
+drive the same held-out trainings. The full horizon is judged by its averaged network after its meta-LR has fallen to 0, Algorithm 1
 by its last one at a constant meta-LR, as both are meant to be used.
 
     python benchmarks/greedy_against_horizon.py [--out results/horizon/greedy_against_horizon.json]

@@ -130,6 +130,17 @@ def test_the_demos_small_trainings_are_the_recorded_ones():
         assert line in text, line
 
 
+def test_the_objectives_in_the_documents_are_the_recorded_ones():
+    rows = json.loads((ROOT / "results" / "horizon" / "greedy_against_horizon.json").read_text())["rows"]
+    text = (ROOT / "docs" / "horizon.md").read_text()
+    names = ["before learning", "the end of whole trainings", "the first quarter of trainings, four times as many"]
+    for name, row in zip([*names, "one step ahead (Algorithm 1)"], rows, strict=True):
+        lrs, gap = row["lrs"], 100 * row["gap to cosine, one LR chosen on these tasks"]
+        curve = f"{lrs[0]:.2f}, {lrs[len(lrs) // 2]:.2f}, {lrs[-1]:.3f}"
+        line = f"| {name} | {row['mean fitness']:.4f} | {gap:+.1f} % | {curve} |"
+        assert line in text, line
+
+
 def test_the_costs_of_the_loop_are_the_recorded_ones():
     folder = ROOT / "results" / "loop"
     cpu, gpu = (json.loads((folder / f"{name}.json").read_text()) for name in ("cpu", "h200"))

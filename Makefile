@@ -8,7 +8,7 @@ LOWEST_TORCH := 2.6.0
 
 .PHONY: demo test test-lowest setup lint format bench build clean
 
-demo: setup  ## train a small CNN on digits under six schedules; table and picture in mlrsnet-demo/
+demo: setup  ## learn schedules on digits, transfer them, compare; tables and picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
 
 test: setup lint  ## linter, types, import rules, then the tests
@@ -45,6 +45,7 @@ bench: setup  ## cost of a step against torch's schedulers; on a GPU too where t
 	$(BIN)/python benchmarks/step_overhead.py
 	$(BIN)/python benchmarks/metatrain_overhead.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/horizon.py
 
 build: setup
 	$(BIN)/python -m build

@@ -80,10 +80,11 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     assert load("theirs").num_phases == 3
     _, out, _ = run(capsys, "schedules", "list")
     assert out.startswith("theirs ")
-    code, out, _ = run(capsys, "schedules", "show", "theirs", "--plot", "curves.png")
+    code, out, _ = run(capsys, "schedules", "show", "theirs", "--plot", "curves.png", "--map", "map.png")
     assert code == 0
     assert "layout=official-test" in out
     assert (tmp_path / "curves.png").stat().st_size > 5000
+    assert (tmp_path / "map.png").stat().st_size > 5000
     _, out, _ = run(capsys, "simulate", "theirs", ",".join(map(str, LOSSES)), "--gamma", "0.5")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [float(row["lr"]) for row in rows] == pytest.approx(load("theirs").simulate(LOSSES, 0.5), rel=1e-4)

@@ -128,6 +128,7 @@ def test_the_demos_small_trainings_are_the_recorded_ones():
         lines.append(f"| {name} | {mean(tuned):.4f} | {difference(tuned)} | {mean(oracle):.4f} |")
     for line in lines:
         assert line in text, line
+    assert f"In {record['seconds']:.0f} seconds" in text
 
 
 def test_the_objectives_in_the_documents_are_the_recorded_ones():
@@ -139,6 +140,8 @@ def test_the_objectives_in_the_documents_are_the_recorded_ones():
         curve = f"{lrs[0]:.2f}, {lrs[len(lrs) // 2]:.2f}, {lrs[-1]:.3f}"
         line = f"| {name} | {row['mean fitness']:.4f} | {gap:+.1f} % | {curve} |"
         assert line in text, line
+    assert {row["gradients"] for row in rows[1:]} == {rows[1]["gradients"]}
+    assert f"{rows[1]['gradients'] / 1e6:.1f} million gradients" in " ".join(text.split())
 
 
 def test_the_costs_of_the_loop_are_the_recorded_ones():

@@ -116,7 +116,7 @@ def test_dropout_is_the_same_in_every_training(data):
     assert torch.equal(first.losses[:, 10:], again.losses[:, 10:])
 
 
-def test_a_model_that_cannot_be_captured_is_told_and_trains_without(data):
+def test_a_model_that_cannot_be_captured_trains_without(data):
     class Copies(nn.Module):
         def __init__(self):
             super().__init__()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reference import lstm_factors
 
 from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, ScheduleError
+from mlrsnet.nets import predict
 
 LOSSES = [2.3, 2.1, 1.9, 1.5, 1.2, 0.9, 0.7, 0.5, 0.3, 0.1]
 
@@ -165,6 +166,21 @@ def test_plot_draws_a_curve_a_phase(schedule, tmp_path):
     assert len(axes.lines) == schedule.num_phases
     assert all(len(line.get_ydata()) > 100 and np.isfinite(line.get_ydata()).all() for line in axes.lines)
     assert (tmp_path / "s.png").stat().st_size > 5000
+
+
+def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path):
+    axes = schedule.plot_map(tmp_path / "map.png", max_loss=2.0)
+    drawn = np.asarray(axes.images[0].get_array())
+    assert drawn.shape == (121, 100)
+    for row in (0, 60, 120):
+        state = schedule.net.initial_state()
+        for step in range(100):  # the phases are equal parts
+            net = schedule.phases[step * schedule.num_phases // 100]
+            factor, state = predict(net, torch.tensor(row * 2.0 / 120), step / 100, state)
+            assert drawn[row, step] == pytest.approx(factor.item(), rel=1e-5)
+    assert (tmp_path / "map.png").stat().st_size > 5000
+    with pytest.raises(ValueError, match="max_loss must be > 0, got 0"):
+        schedule.plot_map(max_loss=0)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,22 @@ def real(name: str, value: object, hint: str = "") -> float:
     return number
 
 
+def not_negative(name: str, value: object, hint: str = "") -> float:
+    """Return `value` as a finite float >= 0, or raise."""
+    number = real(name, value, hint)
+    if number < 0:
+        raise ValueError(f"{name} must be >= 0, got {value!r}{_then(hint)}")
+    return number
+
+
+def below_one(name: str, value: object, hint: str = "") -> float:
+    """Return `value` as a float in [0, 1), or raise."""
+    number = real(name, value, hint)
+    if not 0 <= number < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value!r}{_then(hint)}")
+    return number
+
+
 def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of `allowed`, or raise listing them."""
     options = tuple(allowed)

@@ -33,10 +33,8 @@ class Carry(NamedTuple):
 
 def begin(state: Tensor, lr: float) -> Carry:
     """Before the first step: the network's initial memory and the optimizer's own LR, on the memory's device."""
-    count, value = (
-        torch.zeros((), dtype=torch.int64, device=state.device),
-        torch.full((), math.nan, device=state.device),
-    )
+    count = torch.zeros((), dtype=torch.int64, device=state.device)
+    value = torch.full((), math.nan, device=state.device)
     return Carry(count, count - 1, count, count, count, value, value, torch.full_like(value, lr), state)
 
 

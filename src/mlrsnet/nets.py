@@ -6,6 +6,7 @@ networks at once: `torch.func.stack_module_state` and `torch.vmap` over `torch.f
 Paper symbols: h, c are the cell's memory; i, f, o, g its gates; p the factor; d' the hidden size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from mlrsnet import _check
-from mlrsnet.features import ANNEALS, INPUTS, LOSS_SCALES, anneal, stack_features
+from mlrsnet.features import ANNEALS, INPUTS, LOSS_SCALES, anneal, phase_index, progress, stack_features
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,17 @@ def predict(
     x = stack_features(net.inputs, loss, progress)
     factor, state = net(x, state) if weights is None else functional_call(net, weights, (x, state))
     return anneal(net.anneal, factor, progress), state
+
+
+@torch.no_grad()
+def unroll(phases: Sequence[ScheduleNet], losses: Tensor) -> Tensor:
+    """A whole training: scaled losses (steps, ...) -> alpha / gamma (steps, ...), the phases spread over the steps."""
+    steps, state, factors = len(losses), phases[0].initial_state(*losses.shape[1:]), []
+    for step, loss in enumerate(losses):
+        net = phases[phase_index(step, steps, len(phases))]
+        factor, state = predict(net, loss, progress(step, steps), state)
+        factors.append(factor)
+    return torch.stack(factors)
 
 
 KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "MLPNet": MLPNet}

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from mlrsnet import _check
-from mlrsnet.features import phase_index, progress
-from mlrsnet.nets import ScheduleNet, predict
+from mlrsnet.nets import ScheduleNet, predict, unroll
 
 SETTLE_STEPS = 100
 """A network with memory is shown a constant loss this long before its answer is read."""
@@ -23,24 +22,13 @@ def settled_factors(net: ScheduleNet, losses: torch.Tensor, progress: float) -> 
     return factor
 
 
-@torch.no_grad()
-def factor_map(phases: Sequence[ScheduleNet], losses: torch.Tensor, steps: int) -> torch.Tensor:
-    """(losses, steps) alpha / gamma of trainings that stay at one (scaled) loss from beginning to end."""
-    state, columns = phases[0].initial_state(len(losses)), []
-    for step in range(steps):
-        net = phases[phase_index(step, steps, len(phases))]
-        factor, state = predict(net, losses, progress(step, steps), state)
-        columns.append(factor)
-    return torch.stack(columns, dim=1)
-
-
 def plot_map(
     phases: Sequence[ScheduleNet], title: str, path: str | os.PathLike[str] | None, *, max_loss: float, ax: Any = None
 ) -> Any:
     """LR over loss and progress; see `Schedule.plot_map`."""
     ax = _axes(ax, "plot_map")
     losses = torch.linspace(0, _check.positive("max_loss", max_loss), 121).to(next(phases[0].parameters()))
-    factors = factor_map(phases, losses, SETTLE_STEPS).cpu()
+    factors = unroll(phases, losses.expand(SETTLE_STEPS, -1)).T.float().cpu().numpy()
     image = ax.imshow(factors, origin="lower", aspect="auto", extent=(0, 1, 0, max_loss), cmap="viridis", vmin=0)
     lines = ax.contour(factors, levels=8, origin="lower", extent=(0, 1, 0, max_loss), colors="white", linewidths=0.6)
     ax.clabel(lines, fontsize=7, fmt="%.2f")

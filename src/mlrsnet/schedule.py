@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet import _check, features, official, plotting, storage
+from mlrsnet import _check, official, plotting, storage
 from mlrsnet.card import Card
-from mlrsnet.nets import ScheduleNet, build_net, predict
+from mlrsnet.nets import ScheduleNet, build_net, unroll
 from mlrsnet.storage import ScheduleError
 
 
@@ -76,7 +76,6 @@ class Schedule:
             "this schedule divides losses by it; pass initial_loss= a typical first loss",
         )
 
-    @torch.no_grad()
     def simulate(self, losses: Sequence[float], gamma: float = 1.0, *, num_classes: int | None = None) -> np.ndarray:
         """The LR for each loss, the phases spread over `len(losses)`.
 
@@ -95,12 +94,7 @@ class Schedule:
         if num_classes is not None:
             _check.whole_number("num_classes", num_classes, 2)
         scaled = (values / self.loss_divisor(float(values[0]), num_classes)).to(next(self.net.parameters()))
-        state, factors = self.net.initial_state(), []
-        for step, loss in enumerate(scaled):
-            net = self.phases[features.phase_index(step, len(scaled), self.num_phases)]
-            factor, state = predict(net, loss, features.progress(step, len(scaled)), state)
-            factors.append(float(factor))
-        return gamma * np.array(factors)
+        return gamma * unroll(self.phases, scaled).double().numpy()
 
     def for_text(self) -> "Schedule":
         """The paper's variant for language models: the network reads loss / log(vocabulary), gamma the perplexity."""

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from mlrsnet.device import Carry, advance, begin
-from mlrsnet.nets import ScheduleNet
 from mlrsnet.rule import Rule
 from mlrsnet.schedule import Schedule
 
@@ -30,14 +29,15 @@ class Networks:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
         self.rule = Rule(schedule)
         self.weights = {
-            name: torch.empty(members, 1, *weight.shape, device=device) for name, weight in names(schedule.net)
+            name: torch.empty(members, 1, *weight.shape, device=device)
+            for name, weight in schedule.net.named_parameters()
         }
         start = begin(schedule.net.initial_state().to(device), 0.0)
         self.start = Carry(*(value.expand(members, *value.shape) for value in start))
         self.carry = Carry(*(value.clone() for value in self.start))
         self.total_steps = torch.ones((), dtype=torch.int64, device=device)
         self.scale, self.num_classes = torch.empty(2, members, device=device)
-        self._advance = torch.vmap(self._one, in_dims=(0, 0, 0, 0, 0))
+        self._advance = torch.vmap(self._one)
 
     def set_weights(self, flat: Tensor) -> None:
         """(members, size), each row as `torch.nn.utils.parameters_to_vector` would write it."""
@@ -98,8 +98,3 @@ class Table:
         found = self.peaks * self.scale * self.factors.index_select(1, self.place).squeeze(1)
         self.place += 1
         return found
-
-
-def names(net: ScheduleNet) -> list[tuple[str, Tensor]]:
-    """A network's weights, in the order of a vector of them."""
-    return [(name, weight.detach()) for name, weight in net.named_parameters()]

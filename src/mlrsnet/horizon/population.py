@@ -73,7 +73,7 @@ class Population:
         *,
         capture: bool = True,
     ) -> None:
-        self.data, self.policy, self.num_tasks, self.members = data, policy, num_tasks, members
+        self.data, self.policy, self.members = data, policy, members
         self.device = data.inputs.device
         self.bf16 = _check.one_of("precision", precision, ("fp32", "bf16")) == "bf16"
         self.smoothing, self.clip_norm = task.label_smoothing, task.clip_norm
@@ -82,7 +82,6 @@ class Population:
         self.rows = Rows(self.model, num_tasks * members)
         self.fixed = {name: _stack(value, num_tasks * members) for name, value in _fixed(self.model)}
         self.state = self.update.begin(self.rows.weights)
-        self.fresh_state = {name: value.clone() for name, value in self.state.items()}
         self.weight_decay = torch.zeros(num_tasks * members, 1, device=self.device)
         self.labels = None if self._is_text else torch.zeros(num_tasks, len(data.targets), device=self.device).long()
         self.shut = torch.zeros(num_tasks * members, data.num_classes, dtype=torch.bool, device=self.device)
@@ -126,7 +125,7 @@ class Population:
             self.shut[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
             if self.labels is not None:
                 self.labels[index] = task.labels().to(self.device)
-        for name, value in self.fresh_state.items():
+        for name, value in self.update.begin(self.rows.weights).items():
             self.state[name].copy_(value)
         scale = torch.full((len(self.weight_decay),), self.update.scale, device=self.device)
         classes = [float(task.num_classes) for task in tasks for _ in range(self.members)]
@@ -137,7 +136,7 @@ class Population:
         """One step of all trainings; nothing is read back."""
         inputs, targets = self._batch()
         losses = self._losses(self._outputs(inputs), targets)
-        gradients = torch.autograd.grad(losses.sum(), self.rows.leaves(), materialize_grads=True)
+        gradients = torch.autograd.grad(losses.sum(), list(self.rows.views.values()), materialize_grads=True)
         with torch.no_grad():
             flat = self.rows.gather(gradients)
             if self.clip_norm is not None:
@@ -153,7 +152,7 @@ class Population:
         self.model.eval()
         held_out = torch.stack([task.val for task in tasks if task.val is not None]).to(self.device)
         outputs, targets = [], []
-        for index in held_out.split(max(1, self.order.shape[2]), dim=1):
+        for index in held_out.split(self.order.shape[2], dim=1):
             x, y = self._examples(index)
             outputs.append(self._open(self._outputs(x).float()))
             targets.append(y)
@@ -266,20 +265,20 @@ class Rows:
     """The parameters of many copies of a model: `weights` (members, size), a member a row, and views of it by name."""
 
     def __init__(self, model: nn.Module, members: int) -> None:
-        self.places: dict[str, tuple[int, int]] = {}
+        places: dict[str, tuple[int, int]] = {}
         parameters, end = {name: p for name, p in model.named_parameters() if p.requires_grad}, 0
         if not parameters:
             raise ValueError("model must have parameters to train, got none that requires a gradient")
         for name, parameter in parameters.items():
             if parameter.dtype != torch.float32:
                 raise TypeError(f"model must have float32 parameters, got {parameter.dtype} in {name}: call .float()")
-            self.places[name] = (end, parameter.numel())
+            places[name] = (end, parameter.numel())
             end += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         device = next(iter(parameters.values())).device
         self.weights = torch.zeros(members, end, device=device)
         self.views = {
             name: self.weights[:, place : place + size].view(members, *parameters[name].shape).requires_grad_()
-            for name, (place, size) in self.places.items()
+            for name, (place, size) in places.items()
         }
 
     def set(self, rows: slice, model: nn.Module) -> None:
@@ -288,10 +287,6 @@ class Rows:
             parameters = dict(model.named_parameters())
             for name, view in self.views.items():
                 view[rows] = parameters[name].to(self.weights.device)
-
-    def leaves(self) -> list[Tensor]:
-        """What to differentiate by."""
-        return list(self.views.values())
 
     def gather(self, gradients: Sequence[Tensor]) -> Tensor:
         """(members, size) from one gradient a view."""

@@ -46,9 +46,7 @@ class Comparison:
 
     def difference(self, kind: str = "cosine", *, oracle: bool = False) -> tuple[float, float]:
         """Learned less rival, the mean over the tasks and its standard error."""
-        each = [mine - other for mine, other in zip(self.learned, self._rival(kind, oracle), strict=True)]
-        finite = all(map(math.isfinite, each))
-        return mean(each), stdev(each) / math.sqrt(len(each)) if finite and len(each) > 1 else math.nan
+        return paired(self.learned, self._rival(kind, oracle))
 
     def wins(self, kind: str = "cosine", *, oracle: bool = False) -> float:
         """The share of tasks on which it is at least as good."""
@@ -60,10 +58,18 @@ class Comparison:
         for kind in self.tuned:
             found[f"gap to {kind}, one LR chosen on these tasks"] = _plain(self.gap(kind))
             found[f"gap to {kind}, the best LR of each task (oracle)"] = _plain(self.gap(kind, oracle=True))
+            found[f"share of tasks at least as good as {kind}, one LR"] = _plain(self.wins(kind))
         return found
 
     def _rival(self, kind: str, oracle: bool) -> list[float]:
         return (self.oracle if oracle else self.tuned)[kind]
+
+
+def paired(mine: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """Mine less the others', task by task: the mean and its standard error."""
+    each = [one - other for one, other in zip(mine, others, strict=True)]
+    known = len(each) > 1 and all(map(math.isfinite, each))
+    return mean(each), stdev(each) / math.sqrt(len(each)) if known else math.nan
 
 
 class Rivals:
@@ -89,9 +95,10 @@ class Rivals:
         capture: bool = True,
     ) -> None:
         self.tasks, self.fitness, self.device = list(tasks), find_fitness(fitness), torch.device(device)
-        self.settings = {"precision": precision, "capture": capture}
+        self.precision, self.capture = precision, capture
         self.grid, self.kinds = tuple(grid), KINDS if kinds is None else kinds
-        self.pools: dict[str, Pool[Networks]] = {}
+        self.pool: Pool[Networks] | None = None
+        self.rule = ""  # of the schedules that the pool is for
         self.found: dict[str, Tensor] = {}
 
     def grids(self) -> dict[str, Tensor]:
@@ -125,19 +132,20 @@ class Rivals:
 
     def _pool(self, schedule: Schedule) -> Pool[Networks]:
         """Populations for schedules that differ in their weights only."""
-        key = json.dumps([schedule.net.config(), schedule.card.to_dict()["gamma"]], sort_keys=True)
-        if key not in self.pools:
-            self.pools = {key: Pool(lambda total: Networks(schedule, total, self.device), self.device, **self.settings)}  # type: ignore[arg-type]
-        return self.pools[key]
+        rule = json.dumps([schedule.net.config(), schedule.card.to_dict()["gamma"]], sort_keys=True)
+        if self.pool is None or rule != self.rule:
+            self.rule = rule
+            self.pool = Pool(
+                lambda total: Networks(schedule, total, self.device), self.device, self.precision, self.capture
+            )
+        return self.pool
 
     def _train_grid(self) -> Tensor:
         """(tasks, kinds, LRs), all kinds side by side."""
         longest, peaks = max(task.total_steps for task in self.tasks), torch.tensor(self.grid, device=self.device)
         members = len(self.kinds) * len(peaks)
         pool = Pool(
-            lambda total: Table(peaks.repeat(total // len(peaks)), longest),
-            self.device,
-            **self.settings,  # type: ignore[arg-type]
+            lambda total: Table(peaks.repeat(total // len(peaks)), longest), self.device, self.precision, self.capture
         )
         found = torch.empty(len(self.tasks), len(self.kinds), len(self.grid))
 

@@ -81,7 +81,7 @@ class Task:
     """One training: what, with what, for how long.
 
     Tasks of one generation that share data, model, optimizer, horizon, batch size, number of held-out examples and the last
-    two settings train side by side; the others one after another.
+    three settings train side by side; the others one after another.
 
     Args:
         data: where the examples come from.
@@ -122,10 +122,8 @@ class Task:
         _check.whole_number("seed", self.seed, 0)
         object.__setattr__(self, "optimizer", find(self.optimizer))
         for name in ("label_noise", "label_smoothing"):
-            if not 0 <= _check.real(name, getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
-        if _check.real("weight_decay", self.weight_decay) < 0:
-            raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay!r}")
+            _check.below_one(name, getattr(self, name))
+        _check.not_negative("weight_decay", self.weight_decay)
         if self.clip_norm is not None:
             _check.positive("clip_norm", self.clip_norm)
         if self.classes is not None and not _are_classes(self.classes, self.data):
@@ -263,11 +261,9 @@ class TaskSampler:
                 )
         for name in ("label_noises", "label_smoothings"):
             for share in getattr(self, name):
-                if not 0 <= _check.real(f"each of {name}", share) < 1:
-                    raise ValueError(f"each of {name} must be in [0, 1), got {share!r}")
+                _check.below_one(f"each of {name}", share)
         for decay in self.weight_decays:
-            if _check.real("each of weight_decays", decay) < 0:
-                raise ValueError(f"each of weight_decays must be >= 0, got {decay!r}")
+            _check.not_negative("each of weight_decays", decay)
         if self.clip_norm is not None:
             _check.positive("clip_norm", self.clip_norm)
         for model in self.models:

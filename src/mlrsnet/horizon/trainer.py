@@ -24,6 +24,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from mlrsnet import _check
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
+from mlrsnet.hand_designed import Time, cosine
 from mlrsnet.horizon import evolution
 from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.policies import Networks
@@ -111,9 +112,7 @@ class HorizonTrainer:
         if self.members % 2:
             raise ValueError(f"members must be even, got {members}: each has a mirror image")
         self.sigma, self.meta_lr = _check.positive("sigma", sigma), _check.positive("meta_lr", meta_lr)
-        if not 0 <= _check.real("average", average) < 1:
-            raise ValueError(f"average must be in [0, 1), got {average!r}")
-        self.average, self.seed = average, _check.whole_number("seed", seed, 0)
+        self.average, self.seed = _check.below_one("average", average), _check.whole_number("seed", seed, 0)
         self.fitness = find_fitness(fitness)
         self.precision = _check.one_of("precision", precision, ("fp32", "bf16"))
         self.device, self.card = torch.device(device), Card(name=name, gamma=gamma or Gamma("fixed", value=1.0))
@@ -255,7 +254,7 @@ class HorizonTrainer:
     def _descend(self, gradient: Tensor) -> None:
         """Adam, its LR falling by a half cosine, then the average, which forgets the first generations."""
         for group in self.meta_optimizer.param_groups:
-            group["lr"] = self.meta_lr * (1 + math.cos(math.pi * self.number / self.generations)) / 2
+            group["lr"] = self.meta_lr * cosine(Time(self.number, self.generations, 1))
         self.weights.grad = gradient
         self.meta_optimizer.step()
         decay = min(self.average, (self.number + 1) / (self.number + 2))

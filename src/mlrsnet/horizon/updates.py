@@ -37,8 +37,7 @@ class SGD:
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= _check.real("momentum", self.momentum) < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
+        _check.below_one("momentum", self.momentum)
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum > 0, got 0: pass one, such as 0.9")
 
@@ -74,8 +73,7 @@ class Adam:
 
     def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):
-            if not 0 <= _check.real(name, getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
+            _check.below_one(name, getattr(self, name))
         _check.positive("eps", self.eps)
 
     @property

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet.horizon import Comparison, HorizonTrainer
+from mlrsnet.lab.horizon import before_this_process
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher
 
@@ -53,9 +54,8 @@ class HorizonBoard:
         """After a generation; what was drawn after the checkpoint that a run goes on from is hidden."""
         line = trainer.history[-1]
         if self.writer is None:
-            goes_on = line.number > 1
-            self.writer = self.open_writer(str(self.folder), purge_step=line.number if goes_on else None)
-            self.shown = sum(found.number < line.number for found in trainer.comparisons) if goes_on else 0
+            self.writer = self.open_writer(str(self.folder), purge_step=line.number if line.number > 1 else None)
+            self.shown = before_this_process(trainer)
         for name in ("fitness", "better_half", "diverged"):
             self.writer.add_scalar(f"generation/{name}", getattr(line, name), line.number)
         for found in trainer.comparisons[self.shown :]:

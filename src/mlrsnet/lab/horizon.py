@@ -1,8 +1,8 @@
 """`mlrsnet metatrain --objective horizon`: a full-horizon meta-training in a folder, which goes on where it was stopped.
 
-horizon.json          spec, versions, device, commit, every generation and comparison, seconds
-schedule.safetensors  what was learned
-checkpoint.pt         to go on from; removed at the end
+horizon.json          spec, sessions (versions, device, commit), rivals, every generation and comparison, seconds
+schedule.safetensors  what was learned, at the end
+checkpoint.pt         to go on from
 """
 
 import io
@@ -131,6 +131,12 @@ def learn(
     return trainer.schedule(), trainer
 
 
+def before_this_process(trainer: HorizonTrainer) -> int:
+    """How many comparisons were made before, asked after the first generation in this process."""
+    first = trainer.history[-1].number
+    return sum(found.number < first for found in trainer.comparisons) if first > 1 else 0
+
+
 class _Run:
     """The files of a meta-training."""
 
@@ -171,11 +177,11 @@ class _Run:
 
     def _results(self) -> dict[str, Any]:
         trainer = self.trainer
-        lines = [{"number": line.number, "learned": line.learned, "lrs": line.lrs} for line in trainer.comparisons]
         return {
             "rivals": trainer.rivals.describe() if trainer.rivals else None,
             "comparisons": [
-                {**line, "summary": found.summary()} for line, found in zip(lines, trainer.comparisons, strict=True)
+                {"number": found.number, "learned": found.learned, "lrs": found.lrs, "summary": found.summary()}
+                for found in trainer.comparisons
             ],
             "generations": [asdict(line) for line in trainer.history],
         }

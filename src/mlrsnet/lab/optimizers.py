@@ -31,8 +31,7 @@ def sgdm(
     nesterov: bool = False,
 ) -> Optimizer:
     """Heavy ball, or Nesterov's."""
-    if not 0 <= _check.real("momentum", momentum) < 1:
-        raise ValueError(f"momentum must be in [0, 1), got {momentum!r}")
+    _check.below_one("momentum", momentum)
     return SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 

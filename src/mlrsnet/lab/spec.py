@@ -59,9 +59,7 @@ class RunSpec:
         if self.seed >= 2**32:
             raise ValueError(f"seed must be below 2^32, got {self.seed}: torch knows no others")
         self._set("lr", _check.positive("lr", self.lr))
-        self._set("weight_decay", _check.real("weight_decay", self.weight_decay))
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay!r}")
+        self._set("weight_decay", _check.not_negative("weight_decay", self.weight_decay))
         if self.clip_norm is not None:
             self._set("clip_norm", _check.positive("clip_norm", self.clip_norm, "or null for none"))
         _check.one_of("precision", self.precision, PRECISIONS)

@@ -32,7 +32,4 @@ def normalisation(kind: str, features: int) -> list[nn.Module]:
 
 def dropout_rate(dropout: float) -> float:
     """Return the share of outputs to drop, in [0, 1), or raise."""
-    rate = _check.real("dropout", dropout)
-    if not 0 <= rate < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout!r}: 0 drops nothing")
-    return rate
+    return _check.below_one("dropout", dropout, "0 drops nothing")

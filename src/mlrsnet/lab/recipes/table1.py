@@ -101,7 +101,7 @@ RECIPE = Recipe(
         "short": (
             f"60 of 200 epochs: milestones, cycles, Exponential's decay and T_val ({SCALES['short'].every} for 100) are "
             "scaled with them. Numbers are not comparable with the paper's 200 epochs.",
-            "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10, which takes about nine times as long.",
+            "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10, which needs nine times the arithmetic.",
         ),
     },
 )

@@ -1,7 +1,6 @@
 """`mlrsnet demo` on a terminal."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlrsnet.horizon import Comparison
+from mlrsnet.horizon.rivals import paired
 from mlrsnet.lab import records
 from mlrsnet.lab.demo import (
     FULL_HORIZON,
@@ -87,7 +87,7 @@ def transfer_table(before: Comparison, found: Comparison) -> Table:
     for name in ("schedule", "one LR", "learned less it", "oracle"):
         result.add_column(name, justify="left" if name == "schedule" else "right")
     result.add_row(f"{FULL_HORIZON}, nothing to choose", f"{mean(found.learned):.4f}", "", "")
-    change, error = replace(found, tuned={"before": before.learned}).difference("before")
+    change, error = paired(found.learned, before.learned)
     result.add_row("the same before learning", f"{mean(before.learned):.4f}", f"{change:+.4f} ± {error:.4f}", "")
     for kind in found.tuned:
         change, error = found.difference(kind)

@@ -1,4 +1,4 @@
-"""A full-horizon meta-training on a terminal: a bar, and now and then the LR curve and the gap to tuned cosines."""
+"""A full-horizon meta-training on a terminal: a bar, and now and then the LR curve and the gaps to its rivals."""
 
 import shutil
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from rich.progress import Progress, TaskID
 
 from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.board import HorizonBoard
-from mlrsnet.lab.horizon import RECORD, HorizonSpec, learn
+from mlrsnet.lab.horizon import RECORD, HorizonSpec, before_this_process, learn
 from mlrsnet.lab.screen.progress import bars
 from mlrsnet.show import describe
 
@@ -50,7 +50,7 @@ class HorizonBar:
         line = trainer.history[-1]
         if self.task is None:
             self.task = self.progress.add_task(self.title, total=trainer.generations, now="")
-            self.shown = sum(found.number < line.number for found in trainer.comparisons) if line.number > 1 else 0
+            self.shown = before_this_process(trainer)
         for found in trainer.comparisons[self.shown :]:
             self.progress.console.print(comparison_line(found), markup=False, highlight=False, soft_wrap=True)
         self.shown = len(trainer.comparisons)

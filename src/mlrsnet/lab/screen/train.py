@@ -52,9 +52,7 @@ def run_name(spec: RunSpec) -> str:
     return "-".join(map(slug, words)) + f"-seed{spec.seed}-{digest}"
 
 
-def show_metatrain(
-    fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool = False
-) -> None:
+def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
     """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
     console, spec = Console(), RunSpec.from_dict(fields)
     if out.is_dir():

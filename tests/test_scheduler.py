@@ -18,7 +18,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule, ScheduleError
-from mlrsnet.schedule import predict
+from mlrsnet.nets import predict
 
 PARAMETERS = [torch.nn.Parameter(torch.ones(2))]
 LOSSES = [1.6, 1.5, 1.3, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6]

@@ -1,6 +1,7 @@
 """Everything a document shows runs, and every number it gives stands in a record."""
 
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -10,8 +11,10 @@ from statistics import mean, stdev
 
 import pytest
 
-from mlrsnet import cli
-from mlrsnet.lab import deciders
+from mlrsnet import cli, pretrained
+from mlrsnet.lab import deciders, recipes
+from mlrsnet.lab.report import read_report
+from mlrsnet.lab.report.numbers import metric_stat
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -181,3 +184,51 @@ def test_accuracies_in_the_documents_are_the_recorded_last_epochs(document, run,
     text = " ".join((ROOT / document).read_text().split())
     assert sentence.format(record["result"]["last"]) in text
     assert f"results/{run}/record.json" in text
+
+
+def test_what_the_learned_schedule_reaches_on_resnet18_is_recorded():
+    (table,) = read_report(ROOT / "results" / "horizon_short").sections[0].tables
+    told = {row.name: metric_stat(row.stat("last")) for row in table.rows}
+    lines = [
+        f"| {kind.lower()} | {' | '.join(told[f'{kind} {lr:g}'] for lr in recipes.horizon.GRID)} |"
+        for kind in ("Cosine", "Linear")
+    ]
+    for line in (*lines, f"| {told['Full horizon']}, no LR to choose |"):
+        assert line in (ROOT / "docs" / "horizon.md").read_text(), line
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"to {told['Full horizon']} % in 30 epochs" in readme
+    assert f"its {told['Cosine 1']} %, and has {told['Cosine 0.1']} % at the usual 0.1" in readme
+
+
+def test_what_the_shipped_schedule_was_learned_from_is_recorded():
+    record = json.loads((ROOT / "results" / "horizon" / "cifar10-patches.json").read_text())
+    text = " ".join((ROOT / "docs" / "horizon.md").read_text().split())
+    first, last = (mean(found["learned"]) for found in (record["comparisons"][0], record["comparisons"][-1]))
+    assert f"{first:.4f} before learning and {last:.4f} after" in text
+    assert f"in {record['seconds']:.0f} seconds" in text
+    assert (
+        f"{record['spec']['generations']} generations of {record['spec']['tasks'] * record['spec']['members']}" in text
+    )
+    shipped = pretrained.load("cifar10-patches")
+    assert shipped.card.results["trainings it was not learned from"] == record["comparisons"][-1]["summary"]
+
+
+def test_the_shipped_schedule_reads_the_loss_as_the_documents_say():
+    shipped, text = pretrained.load("cifar10-patches"), " ".join((ROOT / "docs" / "horizon.md").read_text().split())
+    curves = [shipped.simulate([part * math.log(10)] * 100, num_classes=10) for part in (2, 1, 0.1)]
+    early, halfway = ([f"{curve[step]:.2f}" for curve in curves] for step in (5, 50))
+    assert (
+        "it gives {} where the loss is twice that of guessing, {} where it is that of guessing and {}".format(*early)
+        in text
+    )
+    assert "halfway {}, {} and {}".format(*halfway) in text
+
+
+def test_the_cost_of_populations_is_the_recorded_one():
+    record = json.loads((ROOT / "results" / "horizon" / "speed-h200.json").read_text())
+    text = (ROOT / "docs" / "horizon.md").read_text()
+    for line in record["populations"]:
+        numbers = f"{line['steps_per_second']:.0f} | {line['over_one_by_one']:.0f} times | {line['peak_mib']:.0f}"
+        assert line["precision"] == "bf16" or f"| {line['trainings']} | {numbers} |" in text
+    fp32, bf16 = (line["steps_per_second"] for line in record["populations"] if line["trainings"] == 128)
+    assert f"bf16 adds {100 * (bf16 / fp32 - 1):.0f} % at 128" in text

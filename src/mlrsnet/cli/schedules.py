@@ -62,16 +62,11 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    known = pretrained.available()
-    for name, path in sorted(known.items()):
+    for name, path in sorted(pretrained.available().items()):
         try:
             print(f"{name:24} {Schedule.load(path).card.description}")
         except ScheduleError as error:
             print(f"{name:24} unreadable: {error}")
-    if not known:
-        print(
-            "No schedules yet: none is shipped with this version. `mlrsnet schedules import` adds the authors' checkpoints."
-        )
 
 
 def _show(arguments: argparse.Namespace) -> None:

@@ -59,7 +59,9 @@ RECIPE = Recipe(
             "they when the schedule was learned.",
             "The LR of a rival is to be chosen by its validation accuracy; all of them are shown.",
         ),
-        "smoke": ("The embedded digits and a small CNN stand in for CIFAR-10 and ResNet-18: this shows that everything works.",),
+        "smoke": (
+            "The embedded digits and a small CNN stand in for CIFAR-10 and ResNet-18: this shows that everything works.",
+        ),
         "paper": ("At the paper's 200 epochs.",),
     },
 )

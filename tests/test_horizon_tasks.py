@@ -1,6 +1,7 @@
 """Where trainings come from: repeatable draws, nothing held out is trained on, and errors that say what to do."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from mlrsnet.horizon import SGD, Adam, Data, HorizonTrainer, Task, TaskSampler
+from mlrsnet.horizon import SGD, Adam, Data, HorizonTrainer, Mixture, Task, TaskSampler
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.tasks import log_uniform, pick
 
@@ -512,3 +513,30 @@ def test_a_training_may_be_judged_before_its_horizon(part, steps):
     assert (task.steps, task.total_steps) == (steps, 8)
     with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a part of the horizon, got 2"):
         make_task(judged_after=2)
+
+
+# mixtures
+
+
+def kinds(*optimizers):
+    return [make_sampler(optimizers=(optimizer,)) for optimizer in optimizers]
+
+
+def test_a_mixture_takes_some_kinds_and_shares_its_tasks_among_them():
+    four = kinds("sgd", "sgdm", "adam", "adamw")
+    drawn = Mixture(four, at_once=2).sample(3, 5)
+    assert sorted(Counter(task.optimizer for task in drawn).values()) == [2, 3]
+    seen = {task.optimizer for seed in range(30) for task in Mixture(four).sample(seed, 2)}
+    assert len(seen) == 4
+    again = Mixture(four, at_once=2).sample(3, 5)
+    assert [(task.seed, task.total_steps) for task in again] == [(task.seed, task.total_steps) for task in drawn]
+
+
+def test_a_mixture_of_more_kinds_than_tasks_gives_as_many_as_were_asked_for():
+    assert len(Mixture(kinds("sgd", "adam"), at_once=2).sample(0, 1)) == 1
+
+
+@pytest.mark.parametrize("wrong", [[], [3]])
+def test_a_mixture_needs_samplers(wrong):
+    with pytest.raises(ValueError, match="kinds must be one or more samplers"):
+        Mixture(wrong)

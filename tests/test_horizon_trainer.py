@@ -13,7 +13,6 @@ from mlrsnet.hand_designed import factors
 from mlrsnet.horizon import Data, Rivals
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import FITNESS
-from mlrsnet.horizon.pool import MOST_POPULATIONS
 from mlrsnet.horizon.rivals import Comparison
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net, hold_out
@@ -364,14 +363,16 @@ def test_what_a_fitness_or_a_model_returns_is_checked():
         trainer(Nothing(), held_out_tasks=0).step()
 
 
-def test_data_of_past_generations_is_forgotten():
+def test_data_of_past_generations_is_forgotten(monkeypatch):
+    monkeypatch.setattr("mlrsnet.horizon.pool.MOST_POPULATIONS", 5)
+
     class Fresh:
         def sample(self, seed, count):
             return TaskSampler([blobs()], [linear], horizons=(2, 2), val_size=80).sample(seed, count)
 
-    made = trainer(Fresh(), generations=20, held_out_tasks=0)
+    made = trainer(Fresh(), generations=8, held_out_tasks=0)
     made.run()
-    assert len(made.pool.data) == len(made.pool.populations) == MOST_POPULATIONS
+    assert len(made.pool.data) == len(made.pool.populations) == 5
 
 
 def test_comparing_without_held_out_tasks_is_refused():

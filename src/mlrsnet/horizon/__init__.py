@@ -1,5 +1,6 @@
 """Full-horizon meta-training: a schedule learned from the end of whole trainings (see `trainer.py`)."""
 
+from mlrsnet.horizon.mixture import Mixture
 from mlrsnet.horizon.rivals import Comparison, Rivals
 from mlrsnet.horizon.tasks import Data, Sampler, Task, TaskSampler
 from mlrsnet.horizon.trainer import Generation, HorizonTrainer
@@ -12,6 +13,7 @@ __all__ = [
     "Data",
     "Generation",
     "HorizonTrainer",
+    "Mixture",
     "Rivals",
     "Sampler",
     "Task",

@@ -62,7 +62,7 @@ def inner_tasks(name: str, root: Path | None = None, **options: Any) -> TaskSamp
     is_large = len(task.train.labels) >= LARGE_FROM
     networks, settings = (LARGE_NETWORKS, LARGE) if is_large else (SMALL_NETWORKS, SMALL)
     fitting = _fit(settings, task.train.labels.bincount(minlength=task.num_classes).sort().values)
-    return TaskSampler([pictures(task)], [_factory(**network) for network in networks], **fitting)
+    return TaskSampler([pictures(task)], [factory(**network) for network in networks], **fitting)
 
 
 def _fit(settings: dict[str, Any], counts: Tensor) -> dict[str, Any]:
@@ -85,7 +85,9 @@ def pictures(task: ImageTask) -> Data:
     return Data(inputs, small.labels, task.num_classes, task.name, mirrored=task.flip)
 
 
-def _factory(*, model: str, **options: Any) -> Callable[[Data], nn.Module]:
+def factory(*, model: str, **options: Any) -> Callable[[Data], nn.Module]:
+    """A network of the lab for whatever pictures the data has."""
+
     def build(data: Data) -> nn.Module:
         channels, height, width = data.inputs.shape[1:]
         return models.build_image(model, (channels, height, width), data.num_classes, **options)

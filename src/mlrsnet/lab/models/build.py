@@ -24,8 +24,8 @@ from mlrsnet.lab.models.transformer import TransformerLanguageModel
 from mlrsnet.lab.models.wideresnet import WideResNet
 
 
-def _small_cnn(shape: Shape, num_classes: int, *, width: int = 16) -> nn.Module:
-    return small_cnn(shape[0], num_classes, _check.whole_number("width", width))
+def _small_cnn(shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch") -> nn.Module:
+    return small_cnn(shape[0], num_classes, _check.whole_number("width", width), norm)
 
 
 IMAGE: dict[str, Callable[..., nn.Module]] = {

@@ -1,6 +1,6 @@
 """The shipped default against tuned schedules on many tasks; not in the paper.
 
-`universal` has nothing to tune. Cosine and linear decays with 5 % warm-up are tried at 0.5, 1, 2, 5 and 10 times the usual LR of
+`universal` has nothing to tune. Cosine and linear decays with 5 % warm-up are tried at 0.3, 1, 3, 10 and 30 times the usual LR of
 the task's optimizer; MultiStep, Schedule-Free, Prodigy with a cosine, the authors' checkpoints (`mlrsnet schedules import` first)
 and Algorithm 1 in the training itself have one setting each. Scale short needs no GPU: seven small tasks. Scale paper is for one.
 """
@@ -13,7 +13,7 @@ from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
-TIMES = (0.5, 1, 2, 5, 10)
+TIMES = (0.3, 1, 3, 10, 30)
 """The grid of the rivals, in parts of the usual LR."""
 
 USUAL_LR = {"sgd": 0.1, "sgdm": 0.01, "adam": 1e-3, "adamw": 1e-3}

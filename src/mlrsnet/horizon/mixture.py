@@ -1,0 +1,46 @@
+"""Tasks of many kinds: a generation takes some of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mlrsnet import _check
+from mlrsnet.horizon.seeds import seed_from
+from mlrsnet.horizon.tasks import Sampler, Task
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Draws the tasks of a generation from a few of its kinds, each a sampler of its own.
+
+    Args:
+        kinds: samplers; each should yield tasks that train side by side.
+        at_once: how many kinds a generation has.
+
+    >>> from torch import nn
+    >>> from mlrsnet.horizon import Data, TaskSampler
+    >>> data = Data(torch.randn(99, 4), torch.arange(99) % 3)
+    >>> kinds = [TaskSampler([data], [lambda d: nn.Linear(4, 3)], optimizers=(o,), val_size=20) for o in ("sgd", "adam")]
+    >>> len(Mixture(kinds).sample(seed=0, count=4))
+    4
+    """
+
+    kinds: Sequence[Sampler]
+    at_once: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.kinds or not all(callable(getattr(kind, "sample", None)) for kind in self.kinds):
+            raise ValueError(f"kinds must be one or more samplers, got {self.kinds!r}: pass TaskSamplers")
+        _check.whole_number("at_once", self.at_once)
+
+    def sample(self, seed: int, count: int) -> list[Task]:
+        """`count` tasks, shared out evenly among the kinds."""
+        random = torch.Generator().manual_seed(seed)
+        chosen = torch.randperm(len(self.kinds), generator=random)[: min(self.at_once, count)].tolist()
+        shares = [len(range(first, count, len(chosen))) for first in range(len(chosen))]
+        return [
+            task
+            for kind, share in zip(chosen, shares, strict=True)
+            for task in self.kinds[kind].sample(seed_from("kind", kind, seed), share)
+        ]

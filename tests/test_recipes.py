@@ -196,7 +196,8 @@ def test_only_chooses_rows_and_columns(name, scale):
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
     found = reproduce(name, "smoke", tmp_path, seeds=[0], device="cpu")
-    assert {record.status for record in found} == {"finished"}
+    assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
+    assert sum(record.status == "finished" for record in found) >= len(found) - 3
     cells = RECIPES[name].cells("smoke")
     (section,) = read_report(tmp_path).sections
     assert [table.title for table in section.tables] == list(dict.fromkeys(cell.column for cell in cells))

@@ -114,11 +114,43 @@ print(int(fused.counts[0]), "steps in lockstep")
 """
 
 
+MEMBERS = """
+import math, sys, warnings
+sys.path.insert(0, sys.argv[1])
+warnings.simplefilter("ignore")
+import torch
+from conftest import SCHEDULES
+from mlrsnet.horizon.policies import Networks
+from mlrsnet.kernel import FusedMembers
+
+torch.manual_seed(1)
+schedule, cpu = SCHEDULES[sys.argv[2]](), torch.device("cpu")
+schedule = type(schedule)(schedule.net, schedule.card)  # one phase
+plain, fused = (Networks(schedule, 5, cpu) for _ in range(2))
+fused.kernel = FusedMembers.build(fused.rule, 5, cpu)
+assert fused.kernel is not None
+row = torch.cat([parameter.detach().flatten() for parameter in schedule.net.parameters()])
+weights = row + 0.1 * torch.randn(5, len(row))
+for policy in (plain, fused):
+    policy.set_weights(weights)
+    policy.begin(12, torch.tensor([1.0, 0.1, 0.01, 2.0, 1.0]), torch.tensor([2.0, 5.0, 10.0, 100.0, 7.0]))
+for step in range(16):
+    losses = 1.2 + torch.rand(5)
+    losses[2] = math.nan if step in (0, 7) else losses[2]
+    torch.testing.assert_close(fused.lrs(losses), plain.lrs(losses), rtol=2e-5, atol=1e-9)
+    torch.testing.assert_close(fused.counts[:, :5], plain.counts[:, :5])
+    torch.testing.assert_close(fused.values, plain.values, rtol=2e-5, atol=1e-9, equal_nan=True)
+    torch.testing.assert_close(fused.memory, plain.memory, rtol=1e-4, atol=2e-6)
+print(int(fused.counts[2, 0]), "steps in lockstep")
+"""
+
+
+@pytest.mark.parametrize("code", [LOCKSTEP, MEMBERS], ids=["one", "many"])
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("mlp", "relative")])
-def test_the_kernel_equals_the_reference_in_tritons_interpreter(tmp_path, name):
+def test_the_kernel_equals_the_reference_in_tritons_interpreter(tmp_path, name, code):
     pytest.importorskip("triton")
     script = tmp_path / "lockstep.py"
-    script.write_text(LOCKSTEP)
+    script.write_text(code)
     result = subprocess.run(
         [sys.executable, script, Path(__file__).parent, name],
         env={**os.environ, "TRITON_INTERPRET": "1"},

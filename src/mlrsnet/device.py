@@ -275,10 +275,42 @@ class DeviceEngine:
 
 def _kernel(rule: Rule, device: torch.device) -> Any:
     """The fused step, where this device and network have one."""
+    kernel = _kernels(device)
+    return kernel and kernel.FusedStep.build(rule, device)
+
+
+def fused_members(rule: Rule, members: int, device: torch.device) -> Any:
+    """The fused step of many networks at once, where this device and network have one and it can be compiled."""
+    kernel = _kernels(device)
+    fused = kernel and kernel.FusedMembers.build(rule, members, device)
+    if fused is None:
+        return None
+    state = rule.schedule.net.initial_state().to(device)
+    counts = torch.ones(members, 6, dtype=torch.int64, device=device)
+    numbers = torch.ones(members, 3, device=device)
+    memory = state.expand(members, *state.shape).clone()
+    try:
+        with torch.cuda.device(device):
+            fused(
+                numbers[:, 0].clone(),
+                counts=counts,
+                values=numbers,
+                memory=memory,
+                scales=numbers[:, 0].clone(),
+                num_classes=numbers[:, 0] + 1,
+            )
+    except Exception as error:  # whatever a compiler may say: the torch path computes the same
+        _check.warn(f"the fused step could not be compiled ({error}); slower torch calls are used on {device}")
+        return None
+    return fused
+
+
+def _kernels(device: torch.device) -> Any:
+    """The module with the kernels, where this device can run them."""
     if device.type != "cuda":
         return None
     try:
-        from mlrsnet.kernel import FusedStep
+        from mlrsnet import kernel
     except ImportError:  # no Triton on this platform
         return None
-    return FusedStep.build(rule, device)
+    return kernel

@@ -1,16 +1,20 @@
-"""`device.advance` as one Triton kernel: one block, the weights of the current phase read once from the L2 cache.
+"""`device.advance` as one Triton kernel: one block a training, the weights of the current phase read once from the L2 cache.
 
-A captured step of some thirty small kernels becomes one. `advance` is the reference; the tests run both in lockstep.
+A captured step of some thirty small kernels, or ninety for a population, becomes one. `advance` is the reference; the tests run
+both in lockstep.
 """
 
+import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
+from torch.nn.utils import vector_to_parameters
 
 from mlrsnet import features
 from mlrsnet.gamma import POLICIES
@@ -57,14 +61,27 @@ def _gates(W2, from_x, from_h, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
-    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history,
+    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr,
-    STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr,
+    STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
+    if MEMBERS:  # each has its own loss, state, weights, scale and number of classes
+        member = tl.program_id(0)
+        loss_pointer += member
+        counts += 6 * member
+        values += 3 * member
+        memory += 2 * LAYERS * HIDDEN * member
+        weights += PHASES * STRIDE * member
+        group_lrs += num_groups * member
+        history += history_size * member
+        scale *= tl.load(scales + member)
+        classes = tl.load(num_classes + member)
+        log_classes = tl.log(classes)
+        root_classes = tl.exp(0.25 * log_classes)
     loss = tl.load(loss_pointer).to(tl.float32)
     step, last_phase = tl.load(counts), tl.load(counts + 1)
     nonfinite, unusable, outside = tl.load(counts + 2), tl.load(counts + 3), tl.load(counts + 4)
@@ -154,7 +171,7 @@ class FusedStep:
     """The kernel for one rule; the caller owns the buffers."""
 
     def __init__(self, rule: Rule, device: torch.device) -> None:
-        card, net = rule.schedule.card, rule.schedule.net
+        self.rule, card, net = rule, rule.schedule.card, rule.schedule.net
         assert isinstance(net, LSTMNet)
         classes = rule.num_classes or 2  # unused without num_classes
         self.block = max(16, triton.next_power_of_2(net.hidden_size))
@@ -210,8 +227,48 @@ class FusedStep:
         """One step, in place."""
         groups = len(group_lrs)
         _step[(1,)](
-            loss, counts, values, memory, self.weights, group_lrs, ratios, history, len(history), groups, scale, *self.numbers,
-            GROUPS=triton.next_power_of_2(groups), num_warps=NUM_WARPS, **self.constants,
+            loss, counts, values, memory, self.weights, group_lrs, ratios, history, loss, loss, len(history), groups, scale,
+            *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
+        )  # fmt: skip
+
+
+class FusedMembers:
+    """The kernel for a population: networks of one description, a block each; the caller owns the buffers.
+
+    counts (members, 6), values (members, 3), memory (members, layers, 2, hidden), all as `DeviceEngine` has them.
+    """
+
+    def __init__(self, step: FusedStep, members: int) -> None:
+        self.step, net = step, step.rule.schedule.net
+        assert isinstance(net, LSTMNet)
+        self.weights = step.weights.new_empty(members, step.weights.shape[1])
+        self.ratios = self.weights.new_ones(1)
+        self.unused = self.weights.new_empty(members, 1)
+        self.constant, *places = (part.to(self.weights.device) for part in _places(net, step.block))
+        self.places = [(place.clamp(min=0), place >= 0) for place in places]
+
+    @classmethod
+    def build(cls, rule: Rule, members: int, device: torch.device) -> "FusedMembers | None":
+        """For a rule whose network the kernel can compute, with one phase; None for the others."""
+        own = replace(rule, num_classes=2)  # every member has its own, which is read instead
+        step = FusedStep.build(own, device) if rule.schedule.num_phases == 1 else None
+        return cls(step, members) if step else None
+
+    def set_weights(self, flat: Tensor) -> None:
+        """(members, size), each row as `torch.nn.utils.parameters_to_vector` would write it."""
+        found = self.constant.expand_as(self.weights).clone()
+        for place, there in self.places:
+            found += flat[:, place] * there
+        self.weights.copy_(found)
+
+    def __call__(
+        self, losses: Tensor, *, counts: Tensor, values: Tensor, memory: Tensor, scales: Tensor, num_classes: Tensor
+    ) -> None:
+        """One step of all members, in place."""
+        step = self.step
+        _step[(len(losses),)](
+            losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, scales, num_classes, 1, 1, 1.0,
+            *step.numbers, GROUPS=1, MEMBERS=True, num_warps=NUM_WARPS, **step.constants,
         )  # fmt: skip
 
 
@@ -234,6 +291,29 @@ def _flat(net: LSTMNet, block: int) -> Tensor:
         parts.append(_pad(b2.view(4, size), 4, block))
     parts += [_pad(net.out.weight, 1, block), _pad(net.out.bias.view(1, 1), 1, block)]
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _places(net: LSTMNet, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the numbers of `_flat` come from: a constant, and two places in the vector of all parameters, -1 for none.
+
+    Most numbers are one parameter; b2 is the sum of two, which come from different branches.
+    """
+    probe = copy.deepcopy(net).double().cpu().requires_grad_(False)
+    names = [name for name, _ in probe.named_parameters()]
+    size = sum(parameter.numel() for parameter in probe.parameters())
+    second = [name.endswith("h2h.2.bias") for name in names]
+
+    def filled(numbers: Tensor, chosen: bool | None) -> Tensor:
+        vector_to_parameters(numbers.clone(), probe.parameters())  # of which they become views
+        for name, is_second in zip(names, second, strict=True):
+            if chosen is not None and is_second != chosen:
+                probe.get_parameter(name).zero_()
+        return _flat(probe, block)
+
+    constant = filled(torch.zeros(size, dtype=torch.float64), None)
+    numbers = torch.arange(1, size + 1, dtype=torch.float64)
+    first, other = ((filled(numbers, chosen) - constant).round().long() - 1 for chosen in (False, True))
+    return constant.float(), first, other
 
 
 def _pad(matrix: Tensor, rows: int, columns: int) -> Tensor:

@@ -1,12 +1,12 @@
 """What sets the LRs of a population: networks, one a member, or a table. On the device, in place, nothing read back."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from mlrsnet.device import Carry, advance, begin
+from mlrsnet.device import Carry, advance, begin, fused_members
 from mlrsnet.rule import Rule
 from mlrsnet.schedule import Schedule
 
@@ -22,9 +22,12 @@ class Policy(Protocol):
 
 
 class Networks:
-    """A schedule with weights of its own for each member: `LearnedLR`, many at a time."""
+    """A schedule with weights of its own for each member: `LearnedLR`, many at a time.
 
-    def __init__(self, schedule: Schedule, members: int, device: torch.device) -> None:
+    On CUDA with an `LSTMNet`, a step of all of them is one Triton kernel; elsewhere, plain torch calls.
+    """
+
+    def __init__(self, schedule: Schedule, members: int, device: torch.device, *, fused: bool = True) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
         self.rule = Rule(schedule)
@@ -32,11 +35,14 @@ class Networks:
             name: torch.empty(members, 1, *weight.shape, device=device)
             for name, weight in schedule.net.named_parameters()
         }
-        start = begin(schedule.net.initial_state().to(device), 0.0)
-        self.start = Carry(*(value.expand(members, *value.shape) for value in start))
-        self.carry = Carry(*(value.clone() for value in self.start))
+        state = schedule.net.initial_state().to(device)
+        self.counts = torch.zeros(members, 6, dtype=torch.int64, device=device)
+        self.values = torch.empty(members, 3, device=device)
+        self.memory = state.expand(members, *state.shape).clone()
+        self.carry = Carry._make((*self.counts[:, :5].unbind(1), *self.values.unbind(1), self.memory))
         self.total_steps = torch.ones((), dtype=torch.int64, device=device)
         self.scale, self.num_classes = torch.empty(2, members, device=device)
+        self.kernel: Any = fused_members(self.rule, members, device) if fused else None
         self._advance = torch.vmap(self._one)
 
     def set_weights(self, flat: Tensor) -> None:
@@ -48,14 +54,17 @@ class Networks:
             place += size
         if place != flat.shape[1]:
             raise ValueError(f"flat must have {place} weights a row, got {flat.shape[1]}: the network is another one")
+        if self.kernel is not None:
+            self.kernel.set_weights(flat)
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`."""
         self.total_steps.fill_(total_steps)
         self.scale.copy_(scale)
         self.num_classes.copy_(num_classes)
-        for value, start in zip(self.carry, self.start, strict=True):
+        for value, start in zip(self.carry, begin(self.rule.schedule.net.initial_state(), 0.0), strict=True):
             value.copy_(start)
+        self.counts[:, 5] = total_steps
 
     def divisors(self) -> Tensor:
         """(members,) what the networks see their losses divided by, after a training."""
@@ -66,6 +75,10 @@ class Networks:
 
     def lrs(self, losses: Tensor) -> Tensor:
         """See `Policy`. A loss that is not finite leaves the LR and the memory as they were."""
+        if self.kernel is not None:
+            state = {"counts": self.counts, "values": self.values, "memory": self.memory}
+            self.kernel(losses.float(), **state, scales=self.scale, num_classes=self.num_classes)
+            return self.carry.lr
         after = self._advance(self.weights, self.carry, losses.float(), self.scale, self.num_classes)
         for value, new in zip(self.carry, after, strict=True):
             value.copy_(new)

@@ -1,6 +1,7 @@
 """The lab's full-horizon meta-training: distributions of small trainings, the command, the demo's heart."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from commands import complaint, run
 from mlrsnet import Schedule
 from mlrsnet.cli.lab import META_LRS, OBJECTIVES
 from mlrsnet.horizon import HorizonTrainer
-from mlrsnet.lab import horizon, tasks
+from mlrsnet.horizon.trainer import default_net
+from mlrsnet.lab import horizon, tasks, universal
 from mlrsnet.lab.board import HorizonBoard
 from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
 from mlrsnet.lab.horizon import HorizonSpec, learn
@@ -217,3 +219,53 @@ def test_a_curve_in_a_line_of_text():
     assert sparkline([0.0, 1.0, 2.0, 4.0]) == "▁▃▅█"
     assert len(sparkline([float(i) for i in range(100)], 24)) == 24
     assert sparkline([0.0, 0.0]) == "▁▁"
+
+
+# recipes
+
+
+@pytest.fixture
+def only_digits(monkeypatch):
+    digits = (universal.Source("digits", "digits", 8),)
+    monkeypatch.setattr(universal, "TRAINING", digits)
+    monkeypatch.setattr(universal, "VALIDATION", digits)
+    monkeypatch.setattr(universal.distribution, "__kwdefaults__", {"kinds": 3, "validation": 2, "horizons": (3, 5)})
+
+
+SHORT = ("--generations", 2, "--tasks", 2, "--members", 2, "--held-out", 2, "--device", "cpu")
+
+
+@pytest.mark.usefixtures("only_digits")
+def test_a_recipe_by_its_name_with_options_on_top(capsys, tmp_path):
+    code, out, _ = run(
+        capsys, "metatrain", "--recipe", "universal", *SHORT, "--data", tmp_path, "--out", "u.safetensors"
+    )
+    assert code == 0, out
+    record = json.loads(Path("u.safetensors.json").read_text())
+    assert record["spec"]["task"] == record["spec"]["name"] == "universal"
+    assert record["spec"]["hidden"] == horizon.RECIPES["universal"].hidden
+    assert record["spec"]["generations"] == 2
+    learned = Schedule.load("u.safetensors")
+    assert learned.card.gamma.value == horizon.RECIPES["universal"].gamma
+    assert learned.card.name == "universal"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--recipe", "nope"), "recipe must be one of universal; got 'nope'"),
+        (("--recipe", "universal", "--objective", "greedy"), "--recipe belongs to --objective horizon"),
+        (("--recipe", "universal", "--classes", "01"), "universal has no options"),
+        (("--gamma", 2.0), "--gamma belongs to --objective horizon, got --objective greedy"),
+    ],
+)
+def test_a_mistaken_recipe_is_one_line(capsys, words, message):
+    assert re.search(message, complaint(capsys, "metatrain", *words))
+
+
+def test_a_network_begins_where_it_is_told():
+    for start in (0.1, 0.5):
+        schedule = Schedule(default_net(16, start=start))
+        assert schedule.simulate([1.0] * 100)[0] == pytest.approx(start, rel=1e-4)
+    with pytest.raises(ValueError, match=r"start must be in \(0, 1\), a part of the range, got 1.5"):
+        default_net(start=1.5)

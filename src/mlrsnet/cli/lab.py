@@ -42,6 +42,8 @@ OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
         "sigma": (0.1, "size of the perturbations"),
         "hidden": (50, "size of the schedule's network"),
         "anneal": ("linear", "linear, or none: the network begins as a fixed LR and learns to anneal"),
+        "average": (0.9, "decay of the average over generations that becomes the schedule"),
+        "gamma": (1.0, "range of the LR"),
         "fitness": ("calibrated", "what is to be small at the end: calibrated, loss or error"),
         "held_out": (48, "other small trainings, which only measure"),
     },
@@ -154,9 +156,13 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
     learn.add_argument(
         "--objective",
         metavar="NAME",
-        default="greedy",
         help="greedy: Algorithm 1, one step ahead, in one training; horizon: the end of many small trainings "
-        "(default: %(default)s)",
+        "(default: greedy)",
+    )
+    learn.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="a meta-training by its name, with --objective horizon: universal; options beside it are on top of it",
     )
     learn.add_argument(
         "--out",
@@ -169,13 +175,12 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
     learn.add_argument(
         "--task",
         metavar="NAME",
-        default="digits",
-        help="data: a name such as cifar10, an .npz file or a folder of pictures (default: %(default)s)",
+        help="data: a name such as cifar10, an .npz file or a folder of pictures (default: digits)",
     )
     learn.add_argument(
         "--classes", metavar="LIST", help="only these of the task's classes, such as 01234 or 3,17,42 (default: all)"
     )
-    learn.add_argument("--seed", metavar="N", type=int, default=0, help="of everything random (default: %(default)s)")
+    learn.add_argument("--seed", metavar="N", type=int, help="of everything random (default: 0)")
     told = ", ".join(f"{objective}: {value:g}" for objective, value in META_LRS.items())
     learn.add_argument(
         "--meta-lr", metavar="X", type=float, help=f"LR of Adam, which trains the schedule (default: {told})"
@@ -277,29 +282,32 @@ def _train(words: Words) -> None:
 
 
 def _metatrain(words: Words) -> None:
-    objective = _check.one_of("--objective", words.objective, OBJECTIVES)
+    objective = _check.one_of("--objective", words.objective or ("horizon" if words.recipe else "greedy"), OBJECTIVES)
+    if words.recipe and objective != "horizon":
+        raise ValueError(f"--recipe belongs to --objective horizon, got --objective {objective}: leave one out")
     for other, options in OBJECTIVES.items():
         given = [name for name in options if getattr(words, name) is not None and name not in OBJECTIVES[objective]]
         if given:
             raise ValueError(
                 f"--{given[0].replace('_', '-')} belongs to --objective {other}, got --objective {objective}: leave one out"
             )
-    own = {
-        name: default if getattr(words, name) is None else getattr(words, name)
-        for name, (default, _) in OBJECTIVES[objective].items()
-    }
-    classes = _classes(words.classes)
-    name = words.name or (f"{words.task} {words.classes}" if classes else words.task)
-    fields = {"task": words.task, "task_options": {"classes": classes} if classes else {}, "seed": words.seed}
-    screen = _screen("metatrain")
-    meta_lr = META_LRS[objective] if words.meta_lr is None else words.meta_lr
+    classes, screen = _classes(words.classes), _screen("metatrain")
+    shared = {"task": words.task, "seed": words.seed, "name": words.name, "meta_lr": words.meta_lr}
+    own = {name: getattr(words, name) for name in OBJECTIVES[objective]}
+    fields = {name: value for name, value in (shared | own).items() if value is not None}
+    if classes:
+        fields["task_options"] = {"classes": classes}
+    if not words.recipe:
+        task = words.task or "digits"
+        name = f"{task} {words.classes}" if classes else task
+        defaults = {option: default for option, (default, _) in OBJECTIVES[objective].items()}
+        fields = defaults | {"task": task, "seed": 0, "name": name, "meta_lr": META_LRS[objective]} | fields
     if objective == "horizon":
-        fields |= {**own, "meta_lr": meta_lr, "name": name}
-        screen.show_horizon(fields, words.out, words.device, words.data, words.tensorboard)
+        screen.show_horizon(fields, words.out, words.device, words.data, words.tensorboard, recipe=words.recipe)
         return
-    fields["schedule"] = "mlr-snet"
-    fields["schedule_options"] = {"every": own.pop("every"), "meta_lr": meta_lr, "net": own.pop("net"), "name": name}
-    screen.show_metatrain({**fields, **own}, words.out, words.device, words.data, words.tensorboard)
+    options = {name: fields.pop(name) for name in ("every", "meta_lr", "net", "name")}
+    fields |= {"schedule": "mlr-snet", "schedule_options": options}
+    screen.show_metatrain(fields, words.out, words.device, words.data, words.tensorboard)
 
 
 def _list_runs(words: Words) -> None:

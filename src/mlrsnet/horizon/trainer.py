@@ -32,9 +32,10 @@ from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.rivals import Comparison, Rivals
 from mlrsnet.horizon.seeds import generator, seed_from
 from mlrsnet.horizon.tasks import Sampler, Task
-from mlrsnet.nets import LSTMNet, ScheduleNet
+from mlrsnet.nets import LSTMNet, ScheduleNet, predict
 from mlrsnet.schedule import Schedule
 
+SHARPNESS = 4.0
 HELD_OUT_DRAW = 8
 """So many validation tasks share what the tasks of a generation share."""
 
@@ -269,14 +270,24 @@ class HorizonTrainer:
             self.loss_range = (min(self.loss_range[0], low), max(self.loss_range[1], high))
 
 
-def default_net(hidden_size: int = 50, *, anneal: str = "linear", seed: int = 0) -> LSTMNet:
+def default_net(hidden_size: int = 50, *, anneal: str = "linear", start: float | None = None, seed: int = 0) -> LSTMNet:
     """The paper's cell, reading loss / log(classes) and progress: p = sigmoid(4 z) (1 - u).
 
-    Without `anneal`, p = sigmoid(4 z): it begins as a fixed LR, and has to learn to anneal.
+    It begins with z near 0, or such that the first p of an untrained classifier is `start`. Without `anneal`, p = sigmoid(4 z): it
+    begins as a fixed LR, and has to learn to anneal.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return LSTMNet(hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal=anneal)
+        net = LSTMNet(
+            hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=SHARPNESS, anneal=anneal
+        )
+    if start is not None:
+        if not 0 < _check.real("start", start) < 1:
+            raise ValueError(f"start must be in (0, 1), a part of the range, got {start!r}")
+        with torch.no_grad():
+            first, _ = predict(net, torch.ones(()), 0.0, net.initial_state())
+            net.out.bias.add_((math.log(start / (1 - start)) - torch.logit(first)) / SHARPNESS)
+    return net
 
 
 def hold_out(tasks: Sampler, count: int) -> list[Task]:

@@ -17,7 +17,8 @@ import torch
 from mlrsnet import __version__, _check
 from mlrsnet.card import versions
 from mlrsnet.features import ANNEALS
-from mlrsnet.horizon import HorizonTrainer
+from mlrsnet.gamma import Gamma
+from mlrsnet.horizon import HorizonTrainer, Sampler
 from mlrsnet.horizon.fitness import FITNESS
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab import records, tasks
@@ -25,11 +26,15 @@ from mlrsnet.lab.distributions import inner_tasks
 from mlrsnet.lab.lock import held
 from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.trainer import device_name, resolve
+from mlrsnet.lab.universal import distribution
 from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
 
 RECORD = "horizon.json"
-COMPARE_EVERY = 25
+UNIVERSAL = "universal"
+COMPARE_EVERY, COMPARISONS = 25, 15
+"""Generations between comparisons, and about the most that there are."""
+
 OnGeneration = Callable[[HorizonTrainer], Any]
 
 
@@ -38,11 +43,14 @@ class HorizonSpec:
     """Everything that decides a full-horizon meta-training.
 
     Args:
-        task: whose training pictures the small trainings use; see `distributions.py`.
+        task: whose training pictures the small trainings use; see `distributions.py`. `universal`: many kinds of
+            data, networks and optimizers; see `universal.py`.
         task_options: of the task, such as `classes`.
         held_out: so many other small trainings only measure.
         held_out_options: of the task for these; the same if None.
-        generations, tasks, members, sigma, meta_lr, fitness: see `HorizonTrainer`.
+        generations, tasks, members, sigma, meta_lr, average, fitness: see `HorizonTrainer`.
+        gamma: range of the LR.
+        start: part of the range that the network begins with; about half if None.
         hidden: size of the schedule network.
         anneal: `linear`, or `none` for a network that begins as a fixed LR.
         seed: of everything.
@@ -58,31 +66,57 @@ class HorizonSpec:
     members: int = 16
     sigma: float = 0.1
     meta_lr: float = 0.03
+    average: float = 0.9
     fitness: str = "calibrated"
+    gamma: float = 1.0
+    start: float | None = None
     hidden: int = 50
     anneal: str = "linear"
     seed: int = 0
     name: str = "unnamed"
 
     def __post_init__(self) -> None:
-        for options in (self.task_options, self.held_out_options or {}):
-            tasks.check(self.task, options)
+        if self.task != UNIVERSAL:
+            for options in (self.task_options, self.held_out_options or {}):
+                tasks.check(self.task, options)
+        elif self.task_options or self.held_out_options:
+            raise ValueError(
+                f"{UNIVERSAL} has no options, got {self.task_options or self.held_out_options}: leave them out"
+            )
         for name in ("generations", "tasks", "hidden", "held_out"):
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
         _check.one_of("anneal", self.anneal, ANNEALS)
 
 
+RECIPES: dict[str, HorizonSpec] = {
+    UNIVERSAL: HorizonSpec(
+        task=UNIVERSAL,
+        held_out=64,
+        generations=1500,
+        tasks=8,
+        members=32,
+        meta_lr=0.02,
+        average=0.98,
+        gamma=4.0,
+        start=0.25,
+        hidden=16,
+        name=UNIVERSAL,
+    )
+}
+"""Meta-trainings by name: `mlrsnet metatrain --recipe NAME`."""
+
+
 def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> HorizonTrainer:
     """The trainer that a spec describes."""
-    sampler = inner_tasks(spec.task, root, **spec.task_options)
-    other = spec.held_out_options
-    held_out = None if other is None else inner_tasks(spec.task, root, **other)
+    sampler, held_out = _samplers(spec, root)
     options = f", {spec.task_options}" if spec.task_options else ""
     return HorizonTrainer(
         sampler,
         generations=spec.generations,
-        net=default_net(spec.hidden, anneal=spec.anneal, seed=spec.seed),
+        net=default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed),
+        gamma=Gamma("fixed", value=spec.gamma),
+        average=spec.average,
         tasks_per_generation=spec.tasks,
         members=spec.members,
         sigma=spec.sigma,
@@ -95,6 +129,15 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
         name=spec.name,
         learned_on=f"small trainings on {spec.task}{options}, seed {spec.seed}",
     )
+
+
+def _samplers(spec: HorizonSpec, root: Path | None) -> tuple[Sampler, Sampler | None]:
+    """What to learn from, and what to measure on where that is something else."""
+    if spec.task == UNIVERSAL:
+        return distribution(root)
+    other = spec.held_out_options
+    held_out = None if other is None else inner_tasks(spec.task, root, **other)
+    return inner_tasks(spec.task, root, **spec.task_options), held_out
 
 
 def learn(
@@ -125,7 +168,7 @@ def learn(
                 raise KeyboardInterrupt
 
         if trainer.number < trainer.generations:
-            trainer.run(COMPARE_EVERY, after)
+            trainer.run(max(COMPARE_EVERY, spec.generations // COMPARISONS), after)
             run.save()
             trainer.schedule().save(folder / records.SCHEDULE)
     return trainer.schedule(), trainer

@@ -2,15 +2,17 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from mlrsnet import _check
 from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.board import HorizonBoard
-from mlrsnet.lab.horizon import RECORD, HorizonSpec, before_this_process, learn
+from mlrsnet.lab.horizon import RECIPES, RECORD, HorizonSpec, before_this_process, learn
 from mlrsnet.lab.screen.progress import bars
 from mlrsnet.show import describe
 
@@ -61,9 +63,15 @@ class HorizonBar:
             self.board(trainer)
 
 
-def show_horizon(fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
-    """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
-    spec = HorizonSpec(**fields)
+def show_horizon(
+    fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool, recipe: str | None = None
+) -> None:
+    """Meta-train into `out`; a folder beside it lets an interrupted run go on. Fields are on top of a recipe's."""
+    spec = (
+        HorizonSpec(**fields)
+        if recipe is None
+        else replace(RECIPES[_check.one_of("recipe", recipe, RECIPES)], **fields)
+    )
     if out.is_dir():
         raise ValueError(f"--out must be a file, got the folder {out}: add a name such as learned.safetensors")
     folder = out.with_name(out.name + ".run")

@@ -100,9 +100,9 @@ def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> Tas
         optimizers=(optimizer,),
         weight_decays=DECAYS.get(optimizer, OTHER_DECAYS),
         num_classes=(5, data.num_classes // 2 + 1, None) if several else (None,),
-        train_sizes=(200, EXAMPLES),
+        train_sizes=(500, EXAMPLES),
         val_size=256,
-        label_noises=(0.0, 0.0, 0.1, 0.3) if several else (0.0,),
+        label_noises=(0.0, 0.0, 0.1, 0.2) if several else (0.0,),
         label_smoothings=(pick((0.0, 0.0, 0.1), random),),
     )
 

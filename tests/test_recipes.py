@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from mlrsnet import hand_designed
 from mlrsnet.lab import optimizers, records
-from mlrsnet.lab.recipes import RECIPES, SCALES, table1
+from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, table1
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.reproduce import choose, reproduce
 from mlrsnet.lab.spec import RunSpec
@@ -180,17 +181,35 @@ def test_every_cell_can_be_run_or_says_why_not(name, scale):
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERY_SCALE)
-def test_only_chooses_rows_and_columns(name, scale):
+def test_only_chooses_rows_and_columns_and_what_they_are_learned_in(name, scale):
     recipe = RECIPES[name]
     there = [cell for cell in recipe.cells(scale) if cell.spec is not None]
     jobs = choose(recipe, scale, recipe.seeds, ())
     assert len(jobs) == len(there) * len(recipe.seeds)
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)  # a whole table first, then more seeds
     assert [job.number for job in jobs] == list(range(1, jobs[0].total + 1))
-    row, column = there[0].row, there[-1].column
-    assert {job.cell.row for job in choose(recipe, scale, [0], [row])} == {row}
-    assert {job.cell.column for job in choose(recipe, scale, [0], [column])} == {column}
-    assert [(job.cell.row, job.cell.column) for job in choose(recipe, scale, [5], [row, column])] == [(row, column)]
+    last = there[-1]
+    for only, is_chosen in (
+        ([last.row], lambda cell: cell.row == last.row),
+        ([last.column], lambda cell: cell.column == last.column),
+        ([last.row, last.column], lambda cell: (cell.row, cell.column) == (last.row, last.column)),
+    ):
+        chosen = [cell for cell in there if is_chosen(cell)]
+        expected = {(cell.row, cell.column) for cell in chosen} | {cell.learned_in for cell in chosen} - {None}
+        assert {(job.cell.row, job.cell.column) for job in choose(recipe, scale, [5], only)} == expected
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY_SCALE)
+def test_what_a_run_is_learned_in_is_there_and_runs_before_it(name, scale):
+    done = set()
+    for job in choose(RECIPES[name], scale, [0], ()):
+        cell = job.cell
+        if cell.learned_in is not None:
+            assert cell.learned_in in done
+            source = Cell(*cell.learned_in, None)
+            place = os.path.normpath(cell.folder(0) / job.spec.schedule_options["schedule"])
+            assert place == str(source.folder(0) / records.SCHEDULE)
+        done.add((cell.row, cell.column))
 
 
 @pytest.mark.parametrize("name", RECIPES)

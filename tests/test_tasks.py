@@ -750,3 +750,12 @@ def test_batches_refuse_bad_arguments_before_any_picture_is_read(tmp_path, chang
     arguments = {"part": "train", "batch_size": 2, "order": None, "seed": 0, "workers": 0} | changes
     with pytest.raises(ValueError, match=message):
         task.batches(arguments.pop("part"), arguments.pop("batch_size"), **arguments)
+
+
+def test_pythons_own_manual_is_always_there():
+    manual = load("manual")
+    assert manual.num_classes == len(set(manual.vocabulary)) == 1000
+    assert {part: size > 1000 for part, size in manual.sizes.items()} == {"train": True, "val": True, "test": True}
+    words = [manual.vocabulary[number] for number in manual.train[:2000].tolist()]
+    assert {"the", "is", "of"} <= set(words)
+    assert "manual of Python" in manual.note

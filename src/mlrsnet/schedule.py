@@ -96,6 +96,19 @@ class Schedule:
         scaled = (values / self.loss_divisor(float(values[0]), num_classes)).to(next(self.net.parameters()))
         return gamma * unroll(self.phases, scaled).double().numpy()
 
+    def choose(self, num_phases: int) -> "Schedule":
+        """So many of the networks, those at the end of each equal part: all that a shorter meta-training would have kept.
+
+        >>> from mlrsnet import LSTMNet, Schedule
+        >>> Schedule([LSTMNet() for _ in range(6)]).choose(3).num_phases
+        3
+        """
+        count = _check.whole_number("num_phases", num_phases)
+        if self.num_phases % count:
+            raise ValueError(f"num_phases must divide the schedule's {self.num_phases}, got {num_phases}")
+        step = self.num_phases // count
+        return Schedule(self.phases[step - 1 :: step], self.card)
+
     def for_text(self) -> "Schedule":
         """The paper's variant for language models: the network reads loss / log(vocabulary), gamma the perplexity."""
         config = self.net.config() | {"loss_scale": "log_classes"}

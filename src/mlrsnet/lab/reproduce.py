@@ -1,5 +1,6 @@
 """Run a recipe: every cell and seed that is asked for, each in its own folder, finished ones not again."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import resolve, run
 from mlrsnet.lab.watch import Watcher
-from mlrsnet.storage import write_atomically
+from mlrsnet.storage import ScheduleError, write_atomically
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,17 @@ class Job:
         """For progress bars."""
         return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
 
+    @property
+    def spec(self) -> RunSpec:
+        """With its seed, and the place of the schedule that another run leaves, seen from this run's folder."""
+        spec, cell = self.cell.spec, self.cell
+        assert spec is not None
+        if cell.learned_in is None:
+            return replace(spec, seed=self.seed)
+        source = Cell(*cell.learned_in, None).folder(self.seed) / records.SCHEDULE
+        place = Path(os.path.relpath(source, cell.folder(self.seed))).as_posix()
+        return replace(spec, seed=self.seed, schedule_options=spec.schedule_options | {"schedule": place})
+
 
 def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]) -> list[Job]:
     """The runs to make; `only` names rows or columns."""
@@ -43,10 +55,13 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
         for cell in cells
         if (not set(only) & set(rows) or cell.row in only) and (not set(only) & set(columns) or cell.column in only)
     ]
+    wanted = {cell.learned_in for cell in chosen}
+    chosen = [cell for cell in cells if cell in chosen or (cell.row, cell.column) in wanted]
     missing = [cell for cell in chosen if cell.missing]
     if len(missing) == len(chosen):
         raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
-    pairs = [(cell, seed) for seed in seeds for cell in chosen if cell.spec is not None]
+    ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
+    pairs = [(cell, seed) for seed in seeds for cell in ready]
     return [Job(cell, seed, number, len(pairs)) for number, (cell, seed) in enumerate(pairs, 1)]
 
 
@@ -77,17 +92,16 @@ def reproduce(
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
     found = []
     for job in jobs:
-        assert job.cell.spec is not None
         labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
-        spec, folder = replace(job.cell.spec, seed=job.seed), out / job.cell.folder(job.seed)
+        spec, folder = job.spec, out / job.cell.folder(job.seed)
         try:
             found.append(run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job)))
-        except RuntimeError as error:
+        except (RuntimeError, ScheduleError) as error:
             found.append(_failed(spec, labels, folder, error))
     return found
 
 
-def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: RuntimeError) -> Record:
+def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exception) -> Record:
     """The record that a run left; one that failed before it had any, such as for want of memory, is made up here."""
     if (folder / records.RECORD).is_file():
         left = records.read(folder)

@@ -71,7 +71,7 @@ def run(
         return earlier
     place = resolve(device)
     with reproducible(place, spec.deterministic):
-        training = Training(spec, place, root)
+        training = Training(spec, place, root, folder)
         try:
             with held(folder):
                 return Loop(training, folder, earlier, dict(labels or {}), list(watchers), checkpoint_seconds).run()

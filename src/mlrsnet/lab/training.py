@@ -28,8 +28,10 @@ class Training:
     a step that has to be looked at on the host, such as a meta-update, uses a second graph for its gradients only.
     """
 
-    def __init__(self, spec: RunSpec, device: torch.device, root: Path | None = None) -> None:
-        self.spec, self.device = spec, device
+    def __init__(
+        self, spec: RunSpec, device: torch.device, root: Path | None = None, folder: Path | None = None
+    ) -> None:
+        self.spec, self.device, self.folder = spec, device, folder
         self.task = tasks.load(spec.task, root=root, **spec.task_options)
         self.is_text = isinstance(self.task, tasks.TextTask)
         torch.manual_seed(spec.seed)
@@ -168,6 +170,7 @@ class Training:
             val_loss=self.val_loss,
             val_gradients=self.val_gradients,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
+            folder=self.folder,
         )
 
     def _autocast(self) -> Any:

@@ -17,7 +17,7 @@ class Setting:
     """The training that a decider works in.
 
     `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
-    the order of the model's parameters, with the model left as it was.
+    the order of the model's parameters, with the model left as it was. `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -30,6 +30,7 @@ class Setting:
     val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     learned_on: str = ""
+    folder: Path | None = None
 
 
 class Decider:

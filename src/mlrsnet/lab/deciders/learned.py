@@ -1,5 +1,7 @@
 """A learned schedule, transferred (Algorithm 2)."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -10,11 +12,20 @@ from mlrsnet.scheduler import LearnedLR
 
 
 class Learned(Decider):
-    """`LearnedLR` in the loop, as a user would have it; `schedule` is a name or the path of a .safetensors file."""
+    """`LearnedLR` in the loop, as a user would have it.
 
-    def __init__(self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0) -> None:
+    `schedule` is a name or the path of a .safetensors file, which may be relative to the run's folder; `phases`: so many of its
+    networks, evenly chosen; all of them if None.
+    """
+
+    def __init__(
+        self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
+    ) -> None:
         super().__init__(setting)
-        chosen = pretrained.load(schedule)
+        beside = Path(os.path.normpath((setting.folder or Path()) / schedule))  # the folder may not be there yet
+        chosen = pretrained.load(beside if beside.is_file() else schedule)
+        if phases is not None:
+            chosen = chosen.choose(phases)
         if setting.is_text and chosen.card.gamma.policy != "fixed":
             chosen = chosen.for_text()
         self.learned = LearnedLR(

@@ -1,8 +1,25 @@
 """Recipes by name; a new one is one file, and one line here."""
 
-from mlrsnet.lab.recipes import horizon, table1, universal
+from mlrsnet.lab.recipes import (
+    ablation,
+    adam,
+    epochs,
+    horizon,
+    lstm_or_mlp,
+    meta_tasks,
+    networks,
+    phases,
+    table1,
+    table2,
+    table3,
+    transfer,
+    universal,
+)
 from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Recipe
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (table1.RECIPE, horizon.RECIPE, universal.RECIPE)}
+MODULES = (
+    table1, table2, table3, ablation, phases, epochs, transfer, networks, meta_tasks, lstm_or_mlp, adam, horizon, universal,
+)  # fmt: skip
+RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in MODULES}
 
 __all__ = ["RECIPE", "RECIPES", "SCALES", "Cell", "Recipe"]

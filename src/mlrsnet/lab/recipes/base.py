@@ -19,6 +19,7 @@ class Cell:
     """One number of a table: a row's method on a column's task.
 
     spec is without its seed, and None where `missing` says why there is nothing to run; paper is (mean, deviation).
+    learned_in is the (row, column) whose run, of the same seed, leaves the schedule that this one is trained with.
     """
 
     row: str
@@ -26,6 +27,7 @@ class Cell:
     spec: RunSpec | None
     paper: tuple[float, float] | None = None
     missing: str | None = None
+    learned_in: tuple[str, str] | None = None
 
     def folder(self, seed: int) -> Path:
         """Where the run of a seed is kept, below the recipe's folder."""

@@ -197,7 +197,8 @@ def _of_recipe(recipe: Recipe, runs: list[Run]) -> Section:
 
 
 def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
-    labels = dict.fromkeys((*recipe.rows, *(run.labels["row"] for run in runs)))
+    here = [row for row, place in recipe.cells if place == column]
+    labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
     rows: list[Row] = []
     for label in labels:
         cell = recipe.cells.get((label, column), Cell())

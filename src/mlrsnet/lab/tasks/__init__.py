@@ -41,6 +41,7 @@ def _known() -> dict[str, Entry]:
         known[name] = Entry(f"{about}, by words", text.load_words, NoOptions)
         known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, NoOptions)
     known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, NoOptions)
+    known["manual"] = Entry("the reference manual that comes with Python, by words", text.load_manual, NoOptions)
     known["imagenet"] = Entry("photographs of 1,000 kinds of things, streamed from a folder", folder.load)
     return known
 

@@ -1,5 +1,7 @@
 """Texts as token numbers: words with an <eos> at the end of each line, or characters."""
 
+import platform
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,9 @@ import torch
 from torch import Tensor
 
 from mlrsnet.lab.tasks.options import NoOptions
+
+MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
+"""Words of Python's manual that are read, and how many kinds of them are told apart."""
 
 FILES = {"train": "train.txt", "val": "valid.txt", "test": "test.txt"}
 EOS, UNKNOWN = "<eos>", "<unk>"
@@ -60,6 +65,21 @@ def load_shakespeare(name: str, root: Path, options: NoOptions) -> TextTask:
     ends = len(text) * 9 // 10, len(text) * 19 // 20
     parts = {"train": text[: ends[0]], "val": text[ends[0] : ends[1]], "test": text[ends[1] :]}
     return _of_characters(name, parts, path)
+
+
+def load_manual(name: str, root: Path, options: NoOptions) -> TextTask:
+    """The beginning of the reference manual that comes with Python itself, by words: small, and always there."""
+    from pydoc_data.topics import topics
+
+    words = " ".join(topics[key] for key in sorted(topics)).lower().split()[:MANUAL_WORDS]
+    common = [word for word, _ in Counter(words).most_common(MANUAL_KINDS - 1)]
+    index = {word: number for number, word in enumerate([UNKNOWN, *common])}
+    numbers = torch.tensor([index.get(word, 0) for word in words])
+    train, val, test = numbers.split(
+        [len(numbers) * 8 // 10, len(numbers) // 10, len(numbers) - len(numbers) * 9 // 10]
+    )
+    note = f"the manual of Python {platform.python_version()}: other versions have another text"
+    return TextTask(name, tuple(index), train, val, test, note)
 
 
 def split_words(text: str) -> list[str]:

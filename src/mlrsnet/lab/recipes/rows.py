@@ -1,0 +1,89 @@
+"""What the tables share: the hand-designed rows, meta-training, transfer, and what each scale trains.
+
+Section 4.1.1: 200 epochs of batch 128, LR 0.1, weight decay 5e-4. MultiStep divides by 10 every 60 epochs, Exponential
+multiplies by 0.95 an epoch, SGDR's cycles are 10, 20, 40, ... epochs; Adam is at its defaults. T_val is 100. Shorter scales
+shrink all of it together.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlrsnet.lab.recipes.base import Cell
+from mlrsnet.lab.spec import RunSpec
+
+PAPER_EPOCHS, PAPER_EVERY = 200, 100
+META_ROW = "MLR-SNet, meta-trained"
+TRANSFERRED = "MLR-SNet, transferred"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the paper's training of pictures a scale does.
+
+    epochs: for 200 of the paper's. data and network stand in for the paper's own where they are given.
+    """
+
+    epochs: int
+    batch_size: int = 128
+    lr: float = 0.1
+    adam_lr: float = 1e-3
+    stand_in: tuple[str, str] | None = None
+
+    def spec(self, task: str, model: str, *, epochs: int = PAPER_EPOCHS, **fields: Any) -> RunSpec:
+        """Plain SGD on a task of the paper for so many of the paper's epochs."""
+        task, model = self.stand_in or (task, model)
+        scaled = max(2, round(epochs * self.epochs / PAPER_EPOCHS))
+        given: dict[str, Any] = {"batch_size": self.batch_size, "lr": self.lr, **fields}
+        return RunSpec(task=task, model=model, epochs=scaled, **given)
+
+    @property
+    def every(self) -> int:
+        """T_val."""
+        return max(1, PAPER_EVERY * self.epochs // PAPER_EPOCHS)
+
+
+SCALES = {
+    "smoke": Scale(epochs=10, batch_size=64, lr=1.0, adam_lr=1e-2, stand_in=("digits", "small_cnn")),
+    "short": Scale(epochs=60),
+    "paper": Scale(epochs=PAPER_EPOCHS),
+}
+SMOKE = (
+    "The embedded digits and a small CNN stand in for the paper's data and networks: this shows that everything works."
+)
+SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are scaled with them."
+
+
+def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:
+    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum 0.9 and a tenth of a smoke LR where asked."""
+    decay = 0.95 ** (PAPER_EPOCHS / scale.epochs)
+    sgd = replace(base, optimizer="sgdm", lr=base.lr if scale.stand_in is None else base.lr / 10) if momentum else base
+    return {
+        "Fixed": replace(sgd, schedule="fixed"),
+        "MultiStep": replace(sgd, schedule="multistep"),
+        "Exponential": replace(sgd, schedule="exponential", schedule_options={"factor": decay}),
+        "SGDR": replace(sgd, schedule="sgdr"),
+        "Adam": replace(base, schedule="fixed", optimizer="adam", lr=scale.adam_lr, weight_decay=0.0),
+    }
+
+
+def meta_trained(base: RunSpec, scale: Scale, **options: Any) -> RunSpec:
+    """MLR-SNet, learned while this network trains."""
+    name = f"{base.task}-{base.model}"
+    return replace(base, schedule="mlr-snet", schedule_options={"every": scale.every, "name": name, **options})
+
+
+def transferred(base: RunSpec, **options: Any) -> RunSpec:
+    """A schedule that another run has learned, over plain SGD."""
+    return replace(base, optimizer="sgd", schedule="learned", schedule_options=options)
+
+
+def source(scale: Scale, column: str = "Meta-training on CIFAR-10 with ResNet-18", **options: Any) -> Cell:
+    """The run that the paper transfers from."""
+    return Cell(META_ROW, column, meta_trained(scale.spec("cifar10", "resnet18"), scale, **options))
+
+
+def transfer_cells(base: RunSpec, scale: Scale, column: str, learned: Cell) -> list[Cell]:
+    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule."""
+    rows = hand_designed(base, scale, momentum=True)
+    cells = [Cell(row, column, spec) for row, spec in rows.items()]
+    return [*cells, Cell(TRANSFERRED, column, transferred(base), learned_in=(learned.row, learned.column))]

@@ -1,0 +1,42 @@
+"""Transfer to other data (Section 4.2.3, Fig. 8): SVHN and TinyImageNet with ResNet-18, Penn Treebank with a 3-layer LSTM.
+
+The paper shows curves, no numbers: the transferred schedule is comparable with the best hand-designed one on each.
+"""
+
+from dataclasses import replace
+
+from mlrsnet.lab.recipes import table3
+from mlrsnet.lab.recipes.base import Cell, Recipe
+from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, TRANSFERRED, source, transfer_cells, transferred
+
+PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
+
+
+def cells(scale: str) -> list[Cell]:
+    """One meta-training on pictures, then pictures and text."""
+    chosen = SCALES[scale]
+    learned = source(chosen)
+    found = [learned]
+    for column, task in list(PICTURES.items())[: 1 if scale == "smoke" else None]:
+        found += transfer_cells(chosen.spec(task, "resnet18"), chosen, column, learned)
+    text, column = table3.language_model(scale, 3), "Penn Treebank, 3-layer LSTM"
+    rows = {
+        "SGD, val strategy": replace(text, schedule="val-strategy"),
+        "Adam, val strategy": replace(table3.over_adam(text), schedule="val-strategy"),
+    }
+    found += [Cell(row, column, spec) for row, spec in rows.items()]
+    found.append(Cell(TRANSFERRED, column, transferred(text), learned_in=(learned.row, learned.column)))
+    return found
+
+
+RECIPE = Recipe(
+    "transfer",
+    "Transfer to other data",
+    "The schedule that was learned on CIFAR-10 is comparable with the best hand-designed one on other pictures, and on text.",
+    cells,
+    notes={
+        "all": ("For text the network reads loss / log(vocabulary), and gamma comes from the first perplexity.",),
+        "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
+        "short": (SHORT,),
+    },
+)

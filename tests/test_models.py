@@ -10,12 +10,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
 from mlrsnet.lab.models import IMAGE, TEXT, LanguageModel, build_image, build_text, num_parameters
+from mlrsnet.lab.models.nasnet import FactorizedReduction, NormalCell, ReductionCell
 from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.small_cnn import small_cnn
 from mlrsnet.lab.models.transformer import Block
 from mlrsnet.lab.models.wideresnet import WideBlock
 
-SMALL = {"wrn-28-10": {"depth": 10, "width": 1}, "mlp": {"width": 16}}
+SMALL = {"wrn-28-10": {"depth": 10, "width": 1}, "nasnet": {"cells": 1, "filters": 4}, "mlp": {"width": 16}}
 """Options that keep the tests quick; the full networks are counted, and run once each."""
 TINY = {"lstm": {"hidden": 6, "layers": 3}, "transformer": {"width": 8, "heads": 2, "layers": 2, "length": 12}}
 VOCABULARY = 11
@@ -121,6 +122,7 @@ LAST_SIDE = {
     ("resnet18", 32): 4,
     ("resnet50", 32): 4,
     ("wrn-28-10", 32): 8,
+    ("nasnet", 32): 8,
     ("shufflenetv2", 32): 4,
     ("mobilenetv2", 32): 4,
     ("resnet18", 224): 7,
@@ -272,6 +274,70 @@ def test_a_wide_block_keeps_its_input_beside_the_residual():
     active = nn.functional.batch_norm(x, None, None, training=True).relu()
     expected = nn.functional.conv2d(active, wider.shortcut.weight, stride=2)
     torch.testing.assert_close(wider(x), expected)
+
+
+def test_nasnet_has_the_published_size():
+    with torch.device("meta"):  # "NASNet-A (6 @ 768) 3.3M", Table 1 of Zoph et al. (2018)
+        assert round(num_parameters(build_image("nasnet", (3, 32, 32), 10)) / 1e6, 1) == 3.3
+
+
+def test_nasnets_cells_make_up_the_published_network_for_imagenet():
+    """5,289,978 in Keras's NASNetMobile and in osmr/imgclsmob's table: NASNet-A (4 @ 1056) of 1,000 classes."""
+    with torch.device("meta"):
+        # There the first cell reads the first convolution's 32 channels twice, once without fitting them to its 11.
+        first = ReductionCell(32, 32, 11, halved=False)
+        unfitted = sum((32 - 11) * (size**2 + 11) for size in (7, 7, 5)) - num_parameters(first.fit_before)
+        cells = [first, ReductionCell(4 * 11, 32, 22, halved=True)]
+        before, last, channels = 4 * 11, 4 * 22, 44
+        for kind in [NormalCell] * 4 + 2 * ([ReductionCell] + [NormalCell] * 4):
+            channels *= 2 if kind is ReductionCell else 1
+            halved = isinstance(cells[-1], ReductionCell)
+            cells.append(kind(last, before, channels, halved))
+            before, last = last, kind.parts * channels
+        stem = 3 * 32 * 9 + 2 * 32
+        total = stem + unfitted + sum(map(num_parameters, cells)) + linear_size(last, 1000)
+    assert total == 5_289_978
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+def combined(cell, factors, h, p):
+    for name, factor in factors.items():
+        setattr(cell, name, Times(factor))
+    return [part.mean().item() for part in cell.combine(torch.full((1, 2, 4, 4), h), torch.full((1, 2, 4, 4), p))]
+
+
+def test_nasnets_normal_cell_adds_what_figure_4_adds():
+    factors = {"h5": 10, "p3": 100, "p5": 1000, "p3_again": 10_000, "h3": 100_000}
+    h, p = 2.0, 3.0
+    expected = [p, 10 * h + 100 * p, 11_000 * p, h + p, 2 * p, 100_001 * h]
+    assert combined(NormalCell(2, 2, 2, halved=False), factors, h, p) == expected
+
+
+def test_nasnets_reduction_cell_adds_what_figure_4_adds():
+    factors = {"h5": 10, "p7": 100, "p7_again": 1000, "p5": 10_000, "first3": 7}
+    factors |= {"maximum": 0.5, "average": 0.25, "average_same": 0.125}
+    h, p = 2.0, 3.0
+    first, second = 10 * h + 100 * p, 0.5 * h + 1000 * p
+    expected = [second, 0.25 * h + 10_000 * p, 0.125 * first + second, 7 * first + 0.5 * h]
+    assert combined(ReductionCell(2, 2, 2, halved=False), factors, h, p) == expected
+
+
+def test_nasnets_factorized_reduction_sees_even_and_odd_places():
+    layer = FactorizedReduction(1, 2)
+    for conv in (layer.even, layer.odd):
+        nn.init.ones_(conv.weight)
+    layer.norm = nn.Identity()
+    x = torch.arange(25.0).reshape(1, 1, 5, 5)
+    assert layer(x)[0, 0].tolist() == [[0, 2, 4], [10, 12, 14], [20, 22, 24]]
+    assert layer(x)[0, 1].tolist() == [[6, 8, 0], [16, 18, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("name", ["wrn-28-10", "mobilenetv2"])
@@ -448,6 +514,14 @@ WRONG = {
     "wrn dropout": (
         lambda: build_image("wrn-28-10", (3, 32, 32), 10, dropout=1),
         r"dropout must be in \[0, 1\), got 1",
+    ),
+    "nasnet cells": (
+        lambda: build_image("nasnet", (3, 32, 32), 10, cells=0),
+        "cells must be a whole number >= 1, got 0",
+    ),
+    "nasnet filters": (
+        lambda: build_image("nasnet", (3, 32, 32), 10, filters=0),
+        "filters must be a whole number >= 1",
     ),
     "mobilenet dropout": (lambda: build_image("mobilenetv2", (3, 32, 32), 10, dropout=-0.1), "dropout must be in"),
     "lstm dropout": (lambda: build_text("lstm", 10, dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),

@@ -15,6 +15,7 @@ from mlrsnet.lab.models.language import LanguageModel
 from mlrsnet.lab.models.lstm import LSTMLanguageModel
 from mlrsnet.lab.models.mlp import mlp
 from mlrsnet.lab.models.mobilenetv2 import mobilenetv2
+from mlrsnet.lab.models.nasnet import NASNet
 from mlrsnet.lab.models.options import Shape, picture_shape
 from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.resnet import resnet
@@ -35,6 +36,7 @@ IMAGE: dict[str, Callable[..., nn.Module]] = {
     "wrn-28-10": WideResNet,
     "shufflenetv2": shufflenetv2,
     "mobilenetv2": mobilenetv2,
+    "nasnet": NASNet,
     "small_cnn": _small_cnn,
     "mlp": mlp,
     "patch_net": PatchNet,

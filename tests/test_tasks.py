@@ -475,6 +475,8 @@ def test_without_torchvision_one_line_says_where_to_put_the_file_and_what_to_ins
     ("name", "where"),
     [
         ("tinyimagenet", "tinyimagenet.npz"),
+        ("cifar10-c", "CIFAR-10-C"),
+        ("cifar100-c", "CIFAR-100-C"),
         ("ptb", "ptb"),
         ("ptb-chars", "ptb"),
         ("wikitext2", "wikitext2"),
@@ -498,7 +500,8 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
 def test_the_tasks_import_without_the_lab_packages_and_say_what_to_install(tmp_path):
     code = (
         "import sys\n"
-        "for name in ('sklearn', 'torchvision', 'PIL', 'rich', 'matplotlib', 'tensorboard'): sys.modules[name] = None\n"
+        "for name in ('sklearn', 'torchvision', 'PIL', 'cv2', 'skimage', 'rich', 'matplotlib', 'tensorboard'):\n"
+        "    sys.modules[name] = None\n"
         "from mlrsnet.lab.tasks import load\n"
         f"print(load({str(write(tmp_path / 'own.npz'))!r}, val_size=10).sizes)\n"
         "try: load('digits')\n"

@@ -133,8 +133,9 @@ class NASNet(nn.Module):
         self.cells = nn.ModuleList()
         before = last = STEM * channels
         halved = False
-        kinds: list[type[Cell]] = [NormalCell] * count
-        for kind in kinds + 2 * [ReductionCell, *kinds]:
+        stack: list[type[Cell]] = [NormalCell] * count
+        smaller: list[type[Cell]] = [ReductionCell, *stack]
+        for kind in stack + smaller + smaller:
             channels *= 2 if kind is ReductionCell else 1
             self.cells.append(kind(last, before, channels, halved))
             before, last = last, kind.parts * channels

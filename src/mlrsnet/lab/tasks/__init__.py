@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlrsnet.lab.tasks import arrays, digits, folder, sets, text
+from mlrsnet.lab.tasks import arrays, corrupted, digits, folder, sets, text
 from mlrsnet.lab.tasks.folder import FolderTask
 from mlrsnet.lab.tasks.images import ImageTask, Pictures
 from mlrsnet.lab.tasks.options import NoOptions, OwnOptions, PictureOptions, build
@@ -37,6 +37,9 @@ def _known() -> dict[str, Entry]:
         if name.startswith("cifar"):
             known[f"{name}-half"] = Entry(f"half of {name}'s training pictures", sets.load, fixed={"fraction": 0.5})
             known[f"{name}-tenth"] = Entry(f"a tenth of {name}'s training pictures", sets.load, fixed={"fraction": 0.1})
+    for name, published in corrupted.PUBLISHED.items():
+        about = f"{published.folder}: trained on corrupted pictures, tested on clean ones (Section 4.4 of the paper)"
+        known[f"{name}-c"] = Entry(about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False})
     for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
         known[name] = Entry(f"{about}, by words", text.load_words, NoOptions)
         known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, NoOptions)

@@ -4,11 +4,11 @@ import importlib
 from typing import Any
 
 
-def need(module: str, what_for: str) -> Any:
+def need(module: str, what_for: str, extra: str = "lab") -> Any:
     """The module, or an error that says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"{what_for} needs {module} ({error}): pip install 'mlrsnet[lab]'", name=module.partition(".")[0]
+            f"{what_for} needs {module} ({error}): pip install 'mlrsnet[{extra}]'", name=module.partition(".")[0]
         ) from None

@@ -35,10 +35,10 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageTask:
     known = SETS[base]
     source = arrays.read(download.find(base, root), name)
     side = options.size or min(source.train.images.shape[1:3])
-    return make(source, options, side // known.crop, known.flip, _note(source, known))
+    return make(source, options, side // known.crop, known.flip, note(source, known))
 
 
-def _note(source: Source, known: Set) -> str:
+def note(source: Source, known: Set) -> str:
     """A file with other sizes than the published set's is told, lest its results be taken for the set's."""
     found = len(source.train.labels), len(source.test.labels)
     if found == (known.num_train, known.num_test):

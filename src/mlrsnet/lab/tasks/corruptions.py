@@ -2,7 +2,7 @@
 
 Constants and arithmetic are those of ImageNet-C/create_c/make_cifar_c.py in github.com/hendrycks/robustness, from which
 CIFAR-10-C was made; random numbers are drawn otherwise, so the pictures are alike and not the same. Where that code
-does something other than it seems to, the published files show it, and so does this: see `_glass_blur` and `_frost`.
+does something other than it seems to, the published files show it, and so does this: see `_glass_blur` and `FROST`.
 """
 
 import io

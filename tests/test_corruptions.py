@@ -195,6 +195,9 @@ def test_pixelated_pictures_have_fewer_rows(pictures):
 def test_snow_and_fog_fall_differently_on_every_picture_and_lighten_dark_ones(pictures):
     dark = pictures // 4
     assert corrupt(dark, "snow", 3).mean() > dark.mean() + 10
+    flakes = corrupt(np.zeros_like(GREY), "snow", 3).astype(float)
+    down, across = (np.abs(np.diff(flakes, axis=axis)).mean() for axis in (1, 2))
+    assert down < 0.8 * across  # they fall
     clouds = corruptions._plasma(3, 2.0, np.random.default_rng(0))
     assert clouds.min(axis=(1, 2)).tolist() == [0, 0, 0]
     assert clouds.max(axis=(1, 2)).tolist() == [1, 1, 1]

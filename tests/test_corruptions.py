@@ -419,3 +419,15 @@ def test_the_random_state_of_a_users_program_is_left_alone(root):
     load("cifar10-c", root=root, corruption="shot_noise", generate=True)
     assert torch.equal(torch.get_rng_state(), before)
     assert np.array_equal(np.random.get_state()[1], expected)
+
+
+def test_digits_can_be_corrupted_without_any_download():
+    task = load("digits-c", corruption="gaussian_noise", size=8)
+    assert task.sizes == {"train": 5 * 300, "val": 100, "test": 1497 - 100}
+    assert task.shape == (3, 8, 8)
+    assert "generated" in task.note
+    clean = load("digits-c", corruption="brightness", severity=1, size=8)
+    assert clean.sizes["train"] == 300
+    assert torch.equal(clean.test.images, task.test.images)
+    with pytest.raises(ValueError, match="digits-c has no option 'generate'"):
+        load("digits-c", generate=False)

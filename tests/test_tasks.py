@@ -367,7 +367,7 @@ def test_digits_refuse_what_would_change_their_split(options, message):
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"digits, cifar10, .*imagenet, a path .* got 'cifar11'"):
+    with pytest.raises(ValueError, match=r"digits, .*cifar10, .*imagenet, a path .* got 'cifar11'"):
         load("cifar11")
 
 

@@ -6,7 +6,7 @@ The paper shows curves, no numbers: the transferred schedule is comparable with 
 from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, source, transfer_cells
 
-NETWORKS = {"ShuffleNetV2": "shufflenetv2", "MobileNetV2": "mobilenetv2"}
+NETWORKS = {"ShuffleNetV2": "shufflenetv2", "MobileNetV2": "mobilenetv2", "NASNet": "nasnet"}
 
 
 def cells(scale: str) -> list[Cell]:

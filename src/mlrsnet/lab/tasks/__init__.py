@@ -32,6 +32,12 @@ class Entry:
 def _known() -> dict[str, Entry]:
     known = {"digits": Entry("handwritten digits, 8x8 grey, shipped with scikit-learn", digits.load)}
     known["digits"].fixed["fraction"] = 1.0  # its split is fixed
+    known["digits-c"] = Entry(
+        "digits: trained on corrupted ones, tested on clean ones",
+        corrupted.load_digits,
+        corrupted.CorruptedOptions,
+        {"leaky": False, "generate": True},
+    )
     for name, those in sets.SETS.items():
         known[name] = Entry(those.about, sets.load)
         if name.startswith("cifar"):

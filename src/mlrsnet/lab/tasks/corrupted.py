@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet.lab.tasks import arrays, corruptions, download, sets, split
+from mlrsnet.lab.tasks import arrays, corruptions, digits, download, sets, split
 from mlrsnet.lab.tasks.corruptions import CORRUPTIONS, SEVERITIES, Array
 from mlrsnet.lab.tasks.images import ImageTask, Pictures, Source, make
 from mlrsnet.lab.tasks.options import PictureOptions, yes_or_no
@@ -68,12 +68,21 @@ def load(name: str, root: Path, options: CorruptedOptions) -> ImageTask:
         raise FileNotFoundError(_not_found(name, base, folder, files, missing))
     clean = arrays.read(download.find(base, root), base)
     train = _generate(clean.test, root, options) if missing else _read(*files, clean.num_classes, options)
+    note = "; ".join(filter(None, (_note(base, options, generated=bool(missing)), sets.note(clean, sets.SETS[base]))))
+    return _task(name, clean, train, options, note)
+
+
+def load_digits(name: str, root: Path, options: CorruptedOptions) -> ImageTask:
+    """The same with digits, made large and colourful: small, always there, and always generated."""
+    clean = digits.colour(corruptions.SIDE)
+    return _task(name, clean, _generate(clean.test, root, options), options, _note("digits", options, generated=True))
+
+
+def _task(name: str, clean: Source, train: Pictures, options: CorruptedOptions, note: str) -> ImageTask:
     val, test = _hold_out(clean, options)
-    known = sets.SETS[base]
-    side = options.size or corruptions.SIDE
     source = Source(name, clean.num_classes, train, clean.train[test], clean.train[val])
-    note = "; ".join(filter(None, (_note(base, options, generated=bool(missing)), sets.note(clean, known))))
-    return make(source, options, side // known.crop, known.flip, note)
+    known, side = sets.SETS.get(clean.name), options.size or corruptions.SIDE
+    return make(source, options, side // known.crop if known else 0, known is not None and known.flip, note)
 
 
 def _note(base: str, options: CorruptedOptions, generated: bool) -> str:

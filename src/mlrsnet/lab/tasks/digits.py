@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mlrsnet.lab.tasks import split
 from mlrsnet.lab.tasks.extras import need
-from mlrsnet.lab.tasks.images import ImageTask, Pictures, choose, mean_and_std, resize
+from mlrsnet.lab.tasks.images import ImageTask, Pictures, Source, choose, mean_and_std, resize
 from mlrsnet.lab.tasks.options import PictureOptions
 
 NUM_TRAIN, NUM_VAL = 1200, 297
@@ -34,6 +34,16 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageTask:
         std=std,
         note=split.LEAKY if options.leaky else "",
     )
+
+
+def colour(side: int) -> Source:
+    """All digits as colour pictures of this side, from 0 to 255: what is made for photographs can be tried on them."""
+    pictures = _read()
+    bright = Pictures((pictures.images.float() * (255 / 16)).round().to(torch.uint8), pictures.labels)
+    large = resize(bright, side)
+    whole = Pictures(large.images.expand(-1, -1, -1, 3).contiguous(), large.labels)
+    train, val, test = _parts(len(whole.labels), leaky=False)
+    return Source("digits", 10, whole[torch.cat((train, val))], whole[test])
 
 
 def _parts(count: int, leaky: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -219,8 +219,15 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
     assert sum(record.status == "finished" for record in found) >= len(found) - 3
     cells = RECIPES[name].cells("smoke")
     (section,) = read_report(tmp_path).sections
-    assert [table.title for table in section.tables] == list(dict.fromkeys(cell.column for cell in cells))
-    for table in section.tables:
+    averages = RECIPES[name].averages("smoke")
+    titles = [*(average.title for average in averages), *dict.fromkeys(cell.column for cell in cells)]
+    assert [table.title for table in section.tables] == titles
+    for average, table in zip(averages, section.tables, strict=False):
+        assert [row.name for row in table.rows] == list(
+            dict.fromkeys(cell.row for cell in cells if cell.column in average.columns)
+        )
+        assert {len(row.runs) for row in table.rows} == {len(average.columns)}
+    for table in section.tables[len(averages) :]:
         there = [cell for cell in cells if cell.column == table.title]
         assert [row.name for row in table.rows] == [cell.row for cell in there]
         assert [bool(row.runs) for row in table.rows] == [cell.spec is not None for cell in there]

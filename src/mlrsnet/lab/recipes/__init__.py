@@ -12,14 +12,29 @@ from mlrsnet.lab.recipes import (
     table1,
     table2,
     table3,
+    table5,
+    table6,
     transfer,
     universal,
 )
 from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Recipe
 
-MODULES = (
-    table1, table2, table3, ablation, phases, epochs, transfer, networks, meta_tasks, lstm_or_mlp, adam, horizon, universal,
-)  # fmt: skip
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in MODULES}
+PAPER = (
+    table1,
+    table2,
+    table3,
+    table5,
+    table6,
+    ablation,
+    phases,
+    epochs,
+    transfer,
+    networks,
+    meta_tasks,
+    lstm_or_mlp,
+    adam,
+)
+OURS = (horizon, universal)
+RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*PAPER, *OURS)}
 
 __all__ = ["RECIPE", "RECIPES", "SCALES", "Cell", "Recipe"]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,26 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Average:
+    """One more table: means over all runs of these columns, with the paper's (mean, deviation) of each row."""
+
+    title: str
+    columns: Sequence[str]
+    paper: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def no_averages(scale: str) -> Sequence[Average]:
+    """Most tables are of single columns."""
+    return ()
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How to make a table: `cells(scale)` are its numbers, `claim` is what the paper says of it.
 
     notes: what a reader must know, by scale, under "all" for every one.
     paper_setting: by scale, how the paper's numbers were obtained where ours were not.
+    averages: by scale, tables over several columns.
     """
 
     name: str
@@ -49,6 +64,7 @@ class Recipe:
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paper_setting: dict[str, str] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2)
+    averages: Callable[[str], Sequence[Average]] = no_averages
 
     def describe(self, scale: str, seeds: Sequence[int]) -> dict[str, Any]:
         """For the report: every row and column, those without runs too."""
@@ -67,6 +83,7 @@ class Recipe:
             "cells": [
                 {"row": cell.row, "column": cell.column, "paper": cell.paper, "missing": cell.missing} for cell in cells
             ],
+            "averages": [asdict(average) for average in self.averages(scale)],
         }
 
 

@@ -23,6 +23,15 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Average:
+    """One more table: means over these columns, beside the paper's."""
+
+    title: str
+    columns: tuple[str, ...]
+    paper: dict[str, Stat | None]
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What `mlrsnet reproduce` set out to do."""
 
@@ -36,6 +45,7 @@ class Recipe:
     num_seeds: int
     cells: dict[tuple[str, str], Cell]
     paper_setting: str = ""
+    averages: tuple[Average, ...] = ()
 
     @property
     def comparable(self) -> bool:
@@ -138,14 +148,23 @@ def parse(data: Any) -> Recipe:
         num_seeds=len(_list(data, "seeds")),
         cells=cells,
         paper_setting=str(data.get("paper_setting") or ""),
+        averages=tuple(_average(one) for one in map(table, _list(data, "averages"))),
     )
 
 
 def _cell(cell: dict[str, Any]) -> Cell:
-    paper = cell.get("paper")
+    return Cell(_paper(cell.get("paper")), str(cell.get("missing") or ""))
+
+
+def _average(one: dict[str, Any]) -> Average:
+    paper = {str(row): _paper(value) for row, value in table(one.get("paper")).items()}
+    return Average(str(one.get("title")), tuple(map(str, _list(one, "columns"))), paper)
+
+
+def _paper(paper: Any) -> Stat | None:
     mean, std = (*paper, None, None)[:2] if isinstance(paper, list) else (paper, None)
     value = number(mean)
-    return Cell(None if value is None else Stat(value, number(std)), str(cell.get("missing") or ""))
+    return None if value is None else Stat(value, number(std))
 
 
 def _list(data: dict[str, Any], key: str) -> list[Any]:

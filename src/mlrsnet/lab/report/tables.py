@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet.lab import records
-from mlrsnet.lab.report.gather import Cell, Gathered, Recipe
+from mlrsnet.lab.report.gather import Average, Cell, Gathered, Recipe
 from mlrsnet.lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
 from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
@@ -193,7 +193,18 @@ def _date(text: Any) -> datetime | None:
 def _of_recipe(recipe: Recipe, runs: list[Run]) -> Section:
     columns = dict.fromkeys((*recipe.columns, *(run.labels["column"] for run in runs)))
     tables = [_column(recipe, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
-    return Section(recipe.title, tables, recipe.scale, recipe.claim, recipe.notes)
+    averages = [_averaged(recipe, average, runs) for average in recipe.averages]
+    return Section(recipe.title, [*averages, *tables], recipe.scale, recipe.claim, recipe.notes)
+
+
+def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
+    """All runs of a row in these columns as one row."""
+    mine = [run for run in runs if run.labels["column"] in average.columns]
+    labels = dict.fromkeys(row for row, column in recipe.cells if column in average.columns)
+    rows = [
+        Row(label, [run for run in mine if run.labels["row"] == label], average.paper.get(label)) for label in labels
+    ]
+    return _with_winners(Table(average.title, rows, _metric(mine), recipe.comparable, recipe.paper_setting))
 
 
 def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:

@@ -658,3 +658,32 @@ def test_a_recipe_whose_data_is_not_there_says_where_to_put_it(capsys, tmp_path,
     message = complaint(capsys, *TABLE1, "--scale", "paper", "--data", "here", code=1)
     assert f"cifar10 was not found: put {tmp_path}/here/cifar10.npz there" in message
     assert "no network" in message
+
+
+@pytest.mark.usefixtures("quick_recipe")
+def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
+    from mlrsnet.lab.screen import reproduce as screen
+
+    two = {name: screen.RECIPES[name] for name in ("table1", "horizon")}
+    monkeypatch.setattr(screen, "RECIPES", two)
+    words = ("reproduce", "all", "--device", "cpu", "--out", "t")
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert {path.parent.name for path in Path("t").glob("*/recipe.json")} == set(two)
+    page = Path("t/report.md").read_text()
+    assert all(recipe.title in page for recipe in two.values())
+    assert "1 of" not in out
+    assert "--only belongs to a single recipe" in complaint(capsys, *words, "--only", "Fixed")
+
+
+def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeypatch):
+    from mlrsnet.lab.screen import reproduce as screen
+
+    def without_data(name, scale, out, **options):
+        if name == "table1":
+            raise FileNotFoundError("cifar10 was not found")
+        return []
+
+    monkeypatch.setattr(screen, "reproduce", without_data)
+    message = complaint(capsys, "reproduce", "all", "--scale", "short", "--out", "t", code=1)
+    assert "table1: cifar10 was not found" in message

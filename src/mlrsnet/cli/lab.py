@@ -98,7 +98,7 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(make: argparse.ArgumentParser) -> None:
-    make.add_argument("recipe", nargs="?", help="what to reproduce, such as table1")
+    make.add_argument("recipe", nargs="?", help="what to reproduce, such as table1, or all")
     make.add_argument("--list", action="store_true", help="say what can be reproduced, and train nothing")
     make.add_argument(
         "--scale",

@@ -14,6 +14,9 @@ from mlrsnet.lab.trainer import resolve, run
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.storage import ScheduleError, write_atomically
 
+ALL = "all"
+"""Instead of a name: every recipe."""
+
 
 @dataclass(frozen=True)
 class Job:

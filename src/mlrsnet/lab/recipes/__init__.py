@@ -4,7 +4,9 @@ from mlrsnet.lab.recipes import (
     ablation,
     adam,
     epochs,
+    fig1,
     horizon,
+    imagenet,
     lstm_or_mlp,
     meta_tasks,
     networks,
@@ -19,22 +21,9 @@ from mlrsnet.lab.recipes import (
 )
 from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Recipe
 
-PAPER = (
-    table1,
-    table2,
-    table3,
-    table5,
-    table6,
-    ablation,
-    phases,
-    epochs,
-    transfer,
-    networks,
-    meta_tasks,
-    lstm_or_mlp,
-    adam,
-)
+FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, lstm_or_mlp, adam)
+TABLES = (table1, table2, table3, table5, table6)
 OURS = (horizon, universal)
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*PAPER, *OURS)}
+RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 
 __all__ = ["RECIPE", "RECIPES", "SCALES", "Cell", "Recipe"]

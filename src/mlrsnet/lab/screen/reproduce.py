@@ -8,7 +8,7 @@ from rich.console import Console
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPES, SCALES
 from mlrsnet.lab.report import read_report, write_report
-from mlrsnet.lab.reproduce import Job, choose, reproduce
+from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import summary
 from mlrsnet.lab.screen.train import boards, raise_failed
@@ -33,28 +33,42 @@ def show_reproduce(
     root: Path | None,
     tensorboard: bool,
 ) -> None:
-    """Run a recipe and report on it."""
-    console = Console()
+    """Run a recipe and report on it; `all`: every one, in folders of their own, with one report on all of them."""
+    console, found, not_run = Console(), [], []
+    whole = name == ALL
+    if whole and only:
+        raise ValueError(f"--only belongs to a single recipe, got {ALL}: name the recipe")
+    if whole and seeds is None and scale == "smoke":
+        seeds = (0,)
     try:
         with bars(console) as progress:
+            for one in RECIPES if whole else [name]:
+                folder = out / one if whole else out
 
-            def watch(job: Job) -> list[Watcher]:
-                folder = out / job.cell.folder(job.seed)
-                return [Bar(progress, job.title), *boards(folder / "tensorboard", tensorboard)]
+                def watch(job: Job, folder: Path = folder) -> list[Watcher]:
+                    place = folder / job.cell.folder(job.seed)
+                    return [Bar(progress, job.title), *boards(place / "tensorboard", tensorboard)]
 
-            found = reproduce(name, scale, out, seeds=seeds, only=only, device=device, root=root, watch=watch)
+                try:
+                    found += reproduce(
+                        one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch
+                    )
+                except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
+                    if not whole:
+                        raise
+                    not_run.append(f"{one}: {error}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the same command goes on where it was stopped, `mlrsnet report {out}` shows what is there"
         ) from None
     failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
-    if any(records.find(out)):
+    if out.is_dir() and any(records.find(out)):
         page, _ = write_report(out)
         for section in read_report(out).sections:
             for table in section.tables:
                 console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
         print(f"report: {page}")
-    raise_failed(failed, len(found))
+    raise_failed([*failed, *not_run], len(found) + len(not_run))
 
 
 def show_report(folder: Path, out: Path | None) -> None:

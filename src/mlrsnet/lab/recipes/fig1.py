@@ -1,0 +1,55 @@
+"""Fig. 1: LR schedules, hand-designed, learned while training, and predicted by the transferred networks.
+
+(a) pictures: CIFAR-10 and CIFAR-100 with ResNet-18; (b) text: Penn Treebank with a 2-layer LSTM. There are no numbers: what
+counts are the report's LR curves.
+"""
+
+from dataclasses import replace
+
+from mlrsnet.lab.recipes import table3
+from mlrsnet.lab.recipes.base import Cell, Recipe
+from mlrsnet.lab.recipes.rows import (
+    META_ROW,
+    SCALES,
+    SHORT,
+    SMOKE,
+    TRANSFERRED,
+    hand_designed,
+    meta_trained,
+    transferred,
+)
+
+PICTURES = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
+TEXT = "Penn Treebank, 2-layer LSTM"
+
+
+def cells(scale: str) -> list[Cell]:
+    """Learned on each task; predicted by what was learned on CIFAR-10."""
+    chosen, found = SCALES[scale], []
+    learned_in = (META_ROW, "CIFAR-10")
+    for column, task in list(PICTURES.items())[: 1 if scale == "smoke" else None]:
+        base = chosen.spec(task, "resnet18")
+        rows = hand_designed(base, chosen)
+        rows.pop("Adam")
+        found += [Cell(row, column, spec) for row, spec in rows.items()]
+        found.append(Cell(META_ROW, column, meta_trained(base, chosen)))
+        found.append(Cell(TRANSFERRED, column, transferred(base), learned_in=learned_in))
+    text = table3.language_model(scale, 2)
+    learned = replace(text, schedule="mlr-snet", schedule_options={"every": table3.EVERY[scale]})
+    found.append(Cell("SGD, val strategy", TEXT, replace(text, schedule="val-strategy")))
+    found.append(Cell(META_ROW, TEXT, learned))
+    found.append(Cell(TRANSFERRED, TEXT, transferred(text), learned_in=learned_in))
+    return found
+
+
+RECIPE = Recipe(
+    "fig1",
+    "Fig. 1: learned and predicted LR curves",
+    "The learned LRs have shapes like the hand-designed ones, with more variation; the transferred networks predict alike.",
+    cells,
+    notes={
+        "all": ("Look at the LR curves below the tables.",),
+        "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
+        "short": (SHORT,),
+    },
+)

@@ -77,6 +77,7 @@ BAD = {
     "epochs as text": ({"epochs": "2"}, "epochs must be a whole number >= 1, got '2'"),
     "batch_size": ({"batch_size": -1}, "batch_size must be a whole number >= 1, got -1"),
     "batch_size as bool": ({"batch_size": True}, "batch_size must be a whole number >= 1, got True"),
+    "rays": ({"rays": -1}, "rays must be a whole number >= 0, got -1"),
     "eval_every": ({"eval_every": 0}, "eval_every must be a whole number >= 1, got 0"),
     "sequence_length": ({"sequence_length": None}, "sequence_length must be a whole number >= 1, got None"),
     "seed": ({"seed": -1}, "seed must be a whole number >= 0, got -1"),

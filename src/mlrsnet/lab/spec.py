@@ -27,6 +27,7 @@ class RunSpec:
     seed: of initialisation, order of the data and dropout.
     deterministic: bit for bit the same on a GPU too, at some cost; a CPU always is.
     eval_every: epochs between evaluations; the last epoch is always evaluated.
+    rays: at the end, the loss along so many random rays from the solution; see `width.py`.
 
     >>> spec = RunSpec(task="digits", model="mlp", schedule="cosine", schedule_options={"warmup": 0.05})
     >>> RunSpec.from_json(spec.to_json()) == spec
@@ -47,6 +48,7 @@ class RunSpec:
     deterministic: bool = False
     eval_every: int = 1
     sequence_length: int = 35
+    rays: int = 0
     task_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
     optimizer_options: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +57,8 @@ class RunSpec:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_every", "sequence_length"):
             self._set(name, _check.whole_number(name, getattr(self, name)))
-        self._set("seed", _check.whole_number("seed", self.seed, 0))
+        for name in ("seed", "rays"):
+            self._set(name, _check.whole_number(name, getattr(self, name), 0))
         if self.seed >= 2**32:
             raise ValueError(f"seed must be below 2^32, got {self.seed}: torch knows no others")
         self._set("lr", _check.positive("lr", self.lr))

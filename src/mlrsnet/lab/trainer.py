@@ -25,6 +25,7 @@ from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.training import Training, reproducible
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.lab.width import along_rays
 from mlrsnet.storage import write_atomically
 
 TRACE_POINTS = 1000
@@ -156,7 +157,14 @@ class Loop:
                 return DIVERGED
             if training.step_count < training.total_steps and self._is_time():
                 self._save()
+        self._measure_width()
         return FINISHED
+
+    def _measure_width(self) -> None:
+        training, rays = self.training, self.training.spec.rays
+        if rays:
+            found = along_rays(training.model, lambda: training.evaluate("train", "test"), rays, training.spec.seed)
+            self.record.data["rays"] = found
 
     def _now_and_then(self) -> bool:
         """Tell the watchers, every 64 steps or every second; whether it is time for a checkpoint."""

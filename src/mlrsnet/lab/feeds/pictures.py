@@ -10,6 +10,8 @@ from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
 from mlrsnet.lab.tasks import ImageTask, Pictures
 
 EVAL_BATCH = 1000
+SOME = slice(5000)
+"""Training pictures that are evaluated, where that is asked for."""
 
 
 class PictureFeed:
@@ -108,7 +110,7 @@ class Normalise:
 
 
 class PictureData:
-    """A task of pictures on a device."""
+    """A task of pictures on a device; of those to train on, some are evaluated, as they are."""
 
     def __init__(self, task: ImageTask, batch_size: int, seed: int, device: torch.device) -> None:
         self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
@@ -116,7 +118,7 @@ class PictureData:
         self.val = PictureFeed(task, "val", min(batch_size, len(task.val.labels)), seed + 2**32, device)
         self.parts = {
             name: Pictures(part.images.to(device), part.labels.to(device))
-            for name, part in (("val", task.val), ("test", task.test))
+            for name, part in (("train", task.train[SOME]), ("val", task.val), ("test", task.test))
         }
         self.normalise = self.train.normalise
 

@@ -64,7 +64,8 @@ class TextData:
         self.task, self.batch_size, self.length, self.device = task, batch_size, length, device
         self.train = TextFeed(task.train, batch_size, length, device, "train")
         self.val = TextFeed(task.val, batch_size, length, device, "val")
-        self.parts = {name: getattr(task, name).to(device) for name in ("val", "test")}
+        parts = {"train": task.train[: len(task.test)], "val": task.val, "test": task.test}
+        self.parts = {name: tokens.to(device) for name, tokens in parts.items()}
 
     def calibration(self) -> TextFeed:
         """See `Data`."""

@@ -18,10 +18,11 @@ from mlrsnet.lab.recipes import (
     table6,
     transfer,
     universal,
+    width,
 )
 from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Recipe
 
-FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, lstm_or_mlp, adam)
+FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
 OURS = (horizon, universal)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}

@@ -10,7 +10,7 @@ from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, he
 from mlrsnet.lab.report.marks import dots, span, swatch
 from mlrsnet.lab.report.markup import Html, element, join
 from mlrsnet.lab.report.numbers import count_text, metric_text
-from mlrsnet.lab.report.pictures import Picture, meta_training, training
+from mlrsnet.lab.report.pictures import Picture, meta_training, training, width
 from mlrsnet.lab.report.runs import Run
 from mlrsnet.lab.report.styles import Style, styles
 from mlrsnet.lab.report.tables import Report, Row, Section, Table
@@ -98,6 +98,7 @@ def _table(anchor: str, table: Table, looks: dict[str, Style]) -> Html:
     said = [element("li", element("b", row), ": ", remark) for row, remark in remarks(table)]
     parts += [element("ul", *said, class_="notes")] if said else []
     parts += [_figure(training(table, looks), _legend(table, looks)), _figure(meta_training(table, looks), LEARNING)]
+    parts.append(_figure(width(table, looks), _legend(table, looks)))
     return element("article", join(parts, "\n"), _details(table), id=anchor)
 
 

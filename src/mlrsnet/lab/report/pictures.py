@@ -59,6 +59,7 @@ class Panel:
     log: bool = True
     zoom: bool = False
     zero: bool = False
+    x: str = "epoch"
 
 
 def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
@@ -93,6 +94,15 @@ def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
     return [render(panel) for panel in panels if panel.lines]
 
 
+def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
+    """Loss along random rays from the solutions, where it was measured."""
+    panels = [
+        Panel(title, _lines(table.rows, styles, lambda run, part=part: run.ray(part)), x="distance")  # type: ignore[misc]
+        for title, part in (("training loss along random rays", "train"), ("test loss along random rays", "test"))
+    ]
+    return [render(panel) for panel in panels if panel.lines]
+
+
 def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
     curves = [(row, over_seeds([series(run) for run in drawn(row)])) for row in rows]
     return [Line(row.name, styles[row.name], curve) for row, curve in curves if curve is not None]
@@ -123,7 +133,7 @@ def _save(figure: Any, **how: Any) -> bytes:
 
 def _draw(axes: Any, panel: Panel) -> None:
     bottom, top = limits(panel)
-    axes.set(xlabel="epoch", yscale="log" if panel.log else "linear", ylim=(bottom, top))
+    axes.set(xlabel=panel.x, yscale="log" if panel.log else "linear", ylim=(bottom, top))
     if panel.log and top < 100 * bottom:
         _plain_ticks(axes.yaxis, linear=top < 4 * bottom)
     if panel.zero:
@@ -185,4 +195,4 @@ def _log_limits(positive: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 def _alt(panel: Panel) -> str:
     ends = ", ".join(f"{line.name} {short_text(float(line.curve.mean[-1]))}" for line in panel.lines)
-    return f"{panel.title} over epochs, ending at: {ends}"
+    return f"{panel.title} over {panel.x}s, ending at: {ends}"

@@ -128,6 +128,13 @@ class Run:
         """One column of the epochs, where it is there and finite."""
         return points((epoch, line.get(key)) for epoch, line in self.lines.items())
 
+    def ray(self, part: str) -> Points:
+        """Loss over the distance from the solution, the mean over rays; see `width.py`."""
+        rays = table(self.record.data.get("rays"))
+        losses = [line for line in rays.get(part) or [] if isinstance(line, list)]
+        means = [sum(map(float, column)) / len(column) for column in zip(*losses, strict=False)]
+        return points(zip(rays.get("distance") or [], means, strict=False))
+
     def lr(self) -> Points:
         """LR over epochs, from the trace of steps; from the epochs where there is no trace."""
         steps_per_epoch = number(self.record.data.get("steps_per_epoch"))

@@ -19,7 +19,7 @@ class Pictures:
     images: Tensor
     labels: Tensor
 
-    def __getitem__(self, indices: Tensor) -> "Pictures":
+    def __getitem__(self, indices: Tensor | slice) -> "Pictures":
         return Pictures(self.images[indices], self.labels[indices])
 
 

@@ -60,9 +60,9 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """A warning at the line of the user's own code, however deep inside this package it arises."""
+    """A warning at the line of the user's own code, however deep inside this package or torch it arises."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mlrsnet."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("mlrsnet.", "torch.")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 

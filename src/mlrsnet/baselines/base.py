@@ -1,0 +1,129 @@
+"""What the baselines share: checked arguments, sums over all groups, steps that are left out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from mlrsnet import _check
+from mlrsnet.groups import initial_ratios, remember_initial_lrs
+
+Rule = Callable[[str, Any], Any]
+"""Takes an argument's name and value; returns the value as it is kept, or raises naming both and what is allowed."""
+
+
+class Baseline(Optimizer):
+    """An optimizer that finds its LR itself. All that it remembers is in `state` and `param_groups`.
+
+    `rules` are its arguments, each of which a group may have a value of its own for, but for those in `shared`, of which
+    there is one.
+    """
+
+    rules: ClassVar[Mapping[str, Rule]]
+    shared: ClassVar[tuple[str, ...]] = ()
+    _has_warned = False  # on the class, as a copy or a pickle of an optimizer keeps no attributes of its own
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Further parameters; what the group does not say is as in the others."""
+        if isinstance(param_group, dict):
+            common = self.param_groups[0] if self.param_groups else self.defaults
+            given = {**self.defaults, **{name: common[name] for name in self.shared}, **param_group}
+            checked = {name: rule(name, given[name]) for name, rule in self.rules.items()}
+            for name in self.shared:
+                if name in self.rules and checked[name] != common[name]:
+                    raise ValueError(
+                        f"{name} must be the same in all parameter groups, got {checked[name]!r} beside {common[name]!r}: "
+                        "give it to the optimizer, not to a group"
+                    )
+            param_group = given | checked
+        super().add_param_group(param_group)
+        for parameter in self.param_groups[-1]["params"]:
+            if not parameter.is_floating_point():
+                del self.param_groups[-1]
+                raise TypeError(f"parameters must be real floating-point tensors, got {parameter.dtype}")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there; refuses what another kind of optimizer has left."""
+        for group in state_dict["param_groups"]:
+            absent = [name for name in self.rules if name not in group]
+            if absent:
+                raise ValueError(
+                    f"state_dict must be that of a {type(self).__name__}, got one whose groups have no {absent[0]!r}"
+                )
+        super().load_state_dict(state_dict)
+
+    def _ratios(self) -> tuple[dict[str, Any], list[float]]:
+        """The group whose LR is alpha, and all groups' LRs relative to it: the ratios that they began with."""
+        reference = remember_initial_lrs(self)
+        return self.param_groups[reference], initial_ratios(self, reference)
+
+    def _leave_out(self, what: str) -> None:
+        """Say once that a step was not taken."""
+        if not self._has_warned:
+            self._has_warned = True
+            _check.warn(
+                f"{what} was not finite: {type(self).__name__} has left out this step and changed nothing; further ones go "
+                "unmentioned"
+            )
+
+
+def lr(name: str, value: Any) -> float:
+    """A finite float >= 0, and no tensor."""
+    return _check.not_negative(name, _no_tensor(name, value))
+
+
+def lr_of(group: Mapping[str, Any]) -> float:
+    """The LR that a group has now."""
+    return float(_no_tensor("lr", group["lr"]))
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def betas(name: str, value: Any) -> tuple[float, float]:
+    """Two numbers in [0, 1)."""
+    if isinstance(value, str) or not isinstance(value, Iterable) or len(found := list(value)) != 2:
+        raise ValueError(f"{name} must be two numbers such as (0.9, 0.999), got {value!r}")
+    first, second = (_check.below_one(f"each of {name}", beta) for beta in found)
+    return first, second
+
+
+def with_decay(parameter: Tensor, gradient: Tensor, weight_decay: float) -> Tensor:
+    """g + wd w."""
+    if gradient.is_sparse:
+        raise TypeError("gradients must be dense, got a sparse one: pass sparse=False to its layer")
+    return gradient.add(parameter, alpha=weight_decay) if weight_decay else gradient
+
+
+def gradients(group: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:
+    """The group's parameters that have gradients, and these, with weight decay."""
+    return [(p, with_decay(p, p.grad, group["weight_decay"])) for p in group["params"] if p.grad is not None]
+
+
+def dot(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """The sum of the inner products, 0 for none; waits for the device."""
+    parts = [(a * b).sum().double() for a, b in pairs]
+    return float(torch.stack([part.to(parts[0].device) for part in parts]).sum()) if parts else 0.0
+
+
+def number(name: str, loss: Any) -> float:
+    """A loss as a float, which may be not finite; one clear error where it is not one number."""
+    if isinstance(loss, Tensor) and loss.numel() != 1:
+        raise ValueError(
+            f"{name} must be one number, got a tensor of shape {tuple(loss.shape)}: pass the mean of a batch"
+        )
+    if isinstance(loss, bool | str) or not hasattr(loss, "__float__"):
+        raise TypeError(f"{name} must be a tensor or a number, got {loss!r}")
+    return float(loss.detach() if isinstance(loss, Tensor) else loss)
+
+
+def _no_tensor(name: str, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a float, got a tensor: this method sets it on the host in every step")
+    return value

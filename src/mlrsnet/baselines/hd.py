@@ -1,0 +1,195 @@
+"""Hypergradient descent (Baydin, Cornish, Martinez Rubio, Schmidt, Wood: Online Learning Rate Adaptation, ICLR 2018).
+
+An optimizer whose step is u_t = -alpha_t d_t, with a direction d_t that does not depend on alpha_t, has
+
+    d f(w_t) / d alpha = grad f(w_t) . d u_t / d alpha = -g_{t+1} . d_t
+
+so the gradient that the next step needs anyway tells whether the last one was too long, and with beta for `hyper_lr`
+
+    alpha_{t+1} = alpha_t + beta g_{t+1} . d_t        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
+
+(their Eq. 5 for SGD; their Algorithms 4 to 6). Weight decay is part of g. As in the paper alpha may become negative.
+
+With several parameter groups there is one alpha: the LR of the first group whose LR is not 0. The groups keep the ratios r_i
+of the LRs they began with, and the inner product is the sum of r_i g . d over all of them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from mlrsnet import _check
+from mlrsnet.baselines.base import Baseline, Rule, betas, dot, flag, gradients, lr, lr_of, number
+
+
+class HypergradientDescent(Baseline):
+    """Base: `_direction` says what d_t is, and advances what it remembers."""
+
+    shared = ("hyper_lr", "hypergradient")
+
+    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def last_hypergradient(self) -> float | None:
+        """-g_{t+1} . d_t of the last step: positive means that the step before was too long. None before the first."""
+        found: float | None = self.param_groups[0]["hypergradient"]
+        return found
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Adapt the LR to the gradients in place, then move by them. `closure` computes a loss and its gradients."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+            if not math.isfinite(number("the closure's loss", loss)):
+                self._leave_out("a loss")
+                return loss
+        reference, ratios = self._ratios()
+        found = [gradients(group) for group in self.param_groups]
+        slope = -sum(
+            ratio * dot((g, self._last_direction(p, g)) for p, g in group)
+            for ratio, group in zip(ratios, found, strict=True)
+        )
+        if not math.isfinite(slope):
+            self._leave_out("a gradient")
+            return loss
+        alpha = lr_of(reference) - reference["hyper_lr"] * slope
+        for group, ratio, pairs in zip(self.param_groups, ratios, found, strict=True):
+            group["lr"], group["hypergradient"] = ratio * alpha, slope
+            for p, g in pairs:
+                direction = self.state[p]["direction"] = self._direction(g, self.state[p], group)
+                p.add_(direction, alpha=-group["lr"])
+        return loss
+
+    def _last_direction(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+        """d_t; 0 before the first step, with which a gradient that is not finite still gives a product that is not."""
+        kept: Tensor | None = self.state.get(parameter, {}).get("direction")
+        return torch.zeros_like(gradient) if kept is None else kept
+
+
+class HDSGD(HypergradientDescent):
+    """SGD-HD, SGDN-HD (Nesterov) and the heavy ball between them, in torch's form of momentum.
+
+        v_t = mu v_{t-1} + g_t
+        d_t = g_t (mu = 0),  v_t (heavy ball)  or  g_t + mu v_t (Nesterov)
+
+    Args:
+        params: parameters or groups of them.
+        lr: alpha_0.
+        hyper_lr: beta; the MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
+        momentum: mu.
+        nesterov: look ahead, as SGDN-HD does.
+        weight_decay: times the weights, added to the gradient.
+
+    >>> w = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = HDSGD([w], lr=0.1, hyper_lr=0.01)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (w**2).sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.param_groups[0]["lr"]  # 0.1 + 0.01 * 1.6 * 2
+    0.132...
+    """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "lr": lr,
+        "hyper_lr": _check.not_negative,
+        "momentum": _check.below_one,
+        "nesterov": flag,
+        "weight_decay": _check.not_negative,
+    }
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        hyper_lr: float = 1e-3,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "hyper_lr": hyper_lr,
+                "momentum": momentum,
+                "nesterov": nesterov,
+                "weight_decay": weight_decay,
+                "hypergradient": None,
+            },
+        )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Further parameters; what the group does not say is as in the others."""
+        given = self.defaults | param_group if isinstance(param_group, dict) else self.defaults
+        if given["nesterov"] is True and not given["momentum"]:
+            raise ValueError(f"momentum must be > 0 with nesterov=True, got {given['momentum']!r}")
+        super().add_param_group(param_group)
+
+    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        mu = group["momentum"]
+        if not mu:
+            return gradient.clone()  # the next backward() may write into it
+        v = state["momentum"] = gradient.clone() if "momentum" not in state else state["momentum"].mul(mu).add(gradient)
+        return gradient.add(v, alpha=mu) if group["nesterov"] else v
+
+
+class HDAdam(HypergradientDescent):
+    """Adam-HD.
+
+        m_t = beta1 m_{t-1} + (1 - beta1) g_t        s_t = beta2 s_{t-1} + (1 - beta2) g_t^2
+        d_t = (m_t / (1 - beta1^t)) / (sqrt(s_t / (1 - beta2^t)) + eps)
+
+    Args:
+        params: parameters or groups of them.
+        lr: alpha_0.
+        hyper_lr: beta; 1e-7 to 1e-8 in the paper. 0 is plain Adam.
+        betas: of the two averages; the MLR-SNet paper has beta1 = 0 for text.
+        eps: added to the square root.
+        weight_decay: times the weights, added to the gradient.
+    """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "lr": lr,
+        "hyper_lr": _check.not_negative,
+        "betas": betas,
+        "eps": _check.positive,
+        "weight_decay": _check.not_negative,
+    }
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        hyper_lr: float = 1e-7,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "hyper_lr": hyper_lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "hypergradient": None,
+            },
+        )
+
+    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        beta1, beta2 = group["betas"]
+        if not state.get("steps"):
+            state |= {"steps": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
+        t = state["steps"] = state["steps"] + 1
+        m, s = state["mean"], state["square"]
+        m.mul_(beta1).add_(gradient, alpha=1 - beta1)
+        s.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        return (m / (1 - beta1**t)).div_((s / (1 - beta2**t)).sqrt_().add_(group["eps"]))

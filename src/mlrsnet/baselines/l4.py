@@ -1,0 +1,147 @@
+"""L4 (Rolinek, Martius: L4, Practical loss-based stepsize adaptation for deep learning, NeurIPS 2018).
+
+Every step is as long as would bring the linearised loss a fixed part of the way to what is thought to be attainable. Their
+Algorithm 1, with g an estimate of the gradient, v the direction and L the batch's loss:
+
+    L_min <- gamma_0 L at the first step, min(L_min, L) afterwards
+    eta   <- alpha (L - gamma L_min) / (g . v + eps)
+    w     <- w - eta v
+    L_min <- (1 + 1/tau) L_min
+
+L4Mom has g = v = m, L4Adam has g = m and v = m / (sqrt(s) + eps_adam), where m and s are averages of the gradient and of its
+square with time scales 10 and 1000, that is, decays of 1 - 1/10 and 1 - 1/1000, corrected for their beginning at 0 as Adam's.
+
+The decay of the weights is a part of the objective: wd w is added to the gradient, and wd |w|^2 / 2 to the loss. With several
+parameter groups there is one eta, and g . v is a sum over all of them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from mlrsnet import _check
+from mlrsnet.baselines.base import Baseline, Rule, betas, dot, gradients, number
+
+FORMS = ("momentum", "adam")
+
+
+class L4(Baseline):
+    """L4Mom and L4Adam; `step(loss)` stands where `optimizer.step()` stood, and there is no LR to choose.
+
+    Args:
+        params: parameters or groups of them.
+        form: "momentum" (L4Mom) or "adam" (L4Adam).
+        fraction: alpha, the part of the way that a step is to go; the MLR-SNet paper searches 0.1 to 0.005 for text.
+        target: gamma, the part of the smallest loss seen that is thought to be attainable.
+        initial_target: gamma_0, the same of the first loss.
+        forget_steps: tau, over which the smallest loss is forgotten.
+        betas: decays of the two averages. (0, ...) with the form "momentum" is the gradient itself: L4 on plain SGD.
+        eps: added to g . v.
+        adam_eps: added to the square root.
+        weight_decay: times the weights, added to the gradient.
+
+    >>> w = torch.nn.Parameter(torch.tensor([2.0]))
+    >>> optimizer = L4([w])
+    >>> loss = (w**2).sum()
+    >>> loss.backward()
+    >>> _ = optimizer.step(loss)
+    >>> optimizer.param_groups[0]["lr"]  # 0.15 (4 - 0.9 * 0.75 * 4) / 4^2
+    0.0121...
+    """
+
+    shared = ("form", "fraction", "target", "initial_target", "forget_steps", "eps", "min_loss", "lr")
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "form": lambda name, value: _check.one_of(name, value, FORMS),
+        "fraction": _check.positive,
+        "target": _check.below_one,
+        "initial_target": _check.below_one,
+        "forget_steps": _check.positive,
+        "eps": _check.positive,
+        "betas": betas,
+        "adam_eps": _check.positive,
+        "weight_decay": _check.not_negative,
+    }
+
+    def __init__(
+        self,
+        params: Any,
+        form: str = "momentum",
+        fraction: float = 0.15,
+        target: float = 0.9,
+        initial_target: float = 0.75,
+        forget_steps: float = 1000.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-12,
+        adam_eps: float = 1e-4,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "form": form,
+                "fraction": fraction,
+                "target": target,
+                "initial_target": initial_target,
+                "forget_steps": forget_steps,
+                "eps": eps,
+                "betas": betas,
+                "adam_eps": adam_eps,
+                "weight_decay": weight_decay,
+                "lr": 0.0,
+                "min_loss": None,
+            },
+        )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Further parameters; they share the step size and what is known of the loss."""
+        if isinstance(param_group, dict) and "lr" in param_group:
+            raise ValueError(f"lr must not be given, got {param_group['lr']!r}: L4 computes it from the loss")
+        super().add_param_group(param_group)
+
+    @torch.no_grad()
+    def step(self, loss: Tensor | float | Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Move by the gradients in place, as far as the loss of the same batch says.
+
+        Args:
+            loss: the batch's loss, or a closure that computes it and its gradients and returns it.
+        """
+        if loss is None:
+            raise TypeError("L4 computes the step from the loss, got none: call step(loss) after loss.backward()")
+        if callable(loss) and not isinstance(loss, Tensor):
+            with torch.enable_grad():
+                loss = loss()
+        found = [(group, gradients(group)) for group in self.param_groups]
+        L = number("the loss", loss) + sum(
+            group["weight_decay"] / 2 * dot((p, p) for p, _ in pairs) for group, pairs in found if group["weight_decay"]
+        )
+        if not math.isfinite(L) or not math.isfinite(dot((g, g) for _, pairs in found for _, g in pairs)):
+            self._leave_out("a loss or a gradient")
+            return loss
+        if L < 0:
+            raise ValueError(
+                f"the loss must be >= 0 for L4, got {L}: it expects the smallest one to be above 0; add a constant"
+            )
+        common = self.param_groups[0]
+        alpha, gamma, tau = common["fraction"], common["target"], common["forget_steps"]
+        L_min = common["initial_target"] * L if common["min_loss"] is None else min(common["min_loss"], L)
+        moves = [(p, *self._estimates(g, self.state[p], group)) for group, pairs in found for p, g in pairs]
+        eta = alpha * (L - gamma * L_min) / (dot((g, v) for _, g, v in moves) + common["eps"])
+        for p, _, v in moves:
+            p.add_(v, alpha=-eta)
+        for group in self.param_groups:
+            group["lr"], group["min_loss"] = eta, (1 + 1 / tau) * L_min
+        return loss
+
+    def _estimates(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """g and v of one parameter:  m_t = beta1 m_{t-1} + (1 - beta1) grad, of which m_t / (1 - beta1^t) is used; s_t alike."""
+        beta1, beta2 = group["betas"]
+        t = state["steps"] = state.get("steps", 0) + 1
+        m = state["mean"] = state.get("mean", torch.zeros_like(gradient)).lerp(gradient, 1 - beta1)
+        g = m / (1 - beta1**t)
+        if group["form"] == "momentum":
+            return g, g
+        s = state["square"] = state.get("square", torch.zeros_like(gradient)).lerp(gradient.square(), 1 - beta2)
+        return g, g / ((s / (1 - beta2**t)).sqrt() + group["adam_eps"])

@@ -1,0 +1,258 @@
+"""RTHO (Franceschi, Donini, Frasconi, Pontil: Forward and Reverse Gradient-Based Hyperparameter Optimization, ICML 2017).
+
+Real-time hyperparameter optimisation of the LR: beside the weights goes their derivative with respect to the LR alpha, through
+the whole training so far as if alpha had been constant. For heavy-ball SGD in torch's form, with g the gradient of the
+training loss and H its Hessian at w_{t-1}, both with the weight decay,
+
+    v_t = mu v_{t-1} + g_t                            w_t = w_{t-1} - alpha v_t
+
+    Y_t = d v_t / d alpha = mu Y_{t-1} + H_t Z_{t-1}
+    Z_t = d w_t / d alpha = Z_{t-1} - v_t - alpha Y_t          (their Eq. 13, Z_t = A_t Z_{t-1} + B_t, on the state (v, w))
+
+For plain SGD that is Z_t = (I - alpha H_t) Z_{t-1} - g_t. With E the validation loss and beta for `hyper_lr`, before each step
+
+    alpha <- max(0, alpha - beta grad E(w_t) . Z_t)
+
+H Z is a second backward pass through the first: no Hessian, twice the memory of a training step. With several parameter groups
+there is one alpha, the LR of the first group whose LR is not 0; the others keep the ratios of the LRs they began with.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from mlrsnet import _check
+from mlrsnet.baselines.base import Baseline, Rule, dot, lr, lr_of, number, with_decay
+
+Closure = Callable[[], Tensor]
+
+
+def _norm_or_none(name: str, value: Any) -> float | None:
+    return None if value is None else _check.positive(name, value, "or None for none")
+
+
+class RTHO(Baseline):
+    """SGD, with or without momentum, whose LR goes down the slope of the validation loss.
+
+    `step(train_closure, val_closure)` does all of a training step: both closures compute a loss and return it, with its graph
+    and without calling backward(). Buffers that the validation pass changes, such as the statistics of batch norms, are put
+    back. The first step has no slope yet and calls `train_closure` only.
+
+    Args:
+        params: parameters or groups of them.
+        lr: alpha at the beginning.
+        hyper_lr: beta; the MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
+        momentum: mu.
+        weight_decay: times the weights, added to the gradient.
+        clip_norm: the largest norm of the gradient, before the weight decay, or None.
+
+    >>> w = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = RTHO([w], lr=0.1, hyper_lr=0.01)
+    >>> for _ in range(2):
+    ...     _ = optimizer.step(lambda: (w**2).sum(), lambda: (w**2).sum())
+    >>> optimizer.param_groups[0]["lr"]  # 0.1 + 0.01 * (2 * 0.8) * 2, as Z is -2 after the first step
+    0.132...
+    """
+
+    shared = ("hyper_lr", "clip_norm", "hypergradient")
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "lr": lr,
+        "hyper_lr": _check.not_negative,
+        "momentum": _check.below_one,
+        "weight_decay": _check.not_negative,
+        "clip_norm": _norm_or_none,
+    }
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        hyper_lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "hyper_lr": hyper_lr,
+                "momentum": momentum,
+                "weight_decay": weight_decay,
+                "clip_norm": clip_norm,
+                "hypergradient": None,
+            },
+        )
+
+    @property
+    def last_hypergradient(self) -> float | None:
+        """grad E(w_t) . Z_t as the last step found it: positive means "smaller". None before the second step."""
+        found: float | None = self.param_groups[0]["hypergradient"]
+        return found
+
+    def hypergradient(self, val_closure: Closure) -> float:
+        """d E / d alpha of the whole training so far, at the weights as they are: grad E(w_t) . Z_t."""
+        parameters = [p for p in self._trained() if "sensitivity" in self.state.get(p, {})]
+        if not parameters:
+            return 0.0
+        with torch.enable_grad(), buffers_put_back():
+            loss = _with_graph("val_closure", val_closure())
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        sensitivities = [self.state[p]["sensitivity"] for p in parameters]
+        return dot((g, z) for g, z in zip(found, sensitivities, strict=True) if g is not None)
+
+    def step(self, train_closure: Closure, val_closure: Closure) -> Tensor:  # type: ignore[override]
+        """One step of the LR and one of the weights; returns the training loss, detached."""
+        for name, closure in (("train_closure", train_closure), ("val_closure", val_closure)):
+            if not callable(closure):
+                raise TypeError(f"{name} must be a function that returns a loss with its graph, got {closure!r}")
+        reference, ratios = self._ratios()
+        alpha, slope = lr_of(reference), None
+        if any("sensitivity" in state for state in self.state.values()):
+            slope = self.hypergradient(val_closure)
+            alpha = max(0.0, alpha - reference["hyper_lr"] * slope) if math.isfinite(slope) else alpha
+        loss, parameters, found, curved = self._derivatives(train_closure)
+        if not math.isfinite(float(loss)) or not math.isfinite(dot((g, g) for g in found)):
+            self._leave_out("a training loss or its gradient")
+            return loss
+        if slope is not None and not math.isfinite(slope):
+            self._forget()
+            curved = [torch.zeros_like(g) for g in found]
+        derivatives = {p: (g, hz) for p, g, hz in zip(parameters, found, curved, strict=True)}
+        for group, ratio in zip(self.param_groups, ratios, strict=True):
+            group["lr"], group["hypergradient"] = ratio * alpha, slope
+            for p in group["params"]:
+                if p in derivatives:
+                    self._move(p, *derivatives[p], group, ratio)
+        return loss
+
+    @torch.no_grad()
+    def _move(self, p: Tensor, gradient: Tensor, curved: Tensor, group: dict[str, Any], ratio: float) -> None:
+        """v, Y, Z and w, one step further; `curved` is H Z, the LR is ratio * alpha."""
+        mu, wd, state = group["momentum"], group["weight_decay"], self.state[p]
+        Z = state.get("sensitivity", torch.zeros_like(p))
+        v, Y = with_decay(p, gradient, wd), with_decay(Z, curved, wd)
+        if mu:
+            v = state["momentum"] = v.clone() if "momentum" not in state else v.add(state["momentum"], alpha=mu)
+            Y = Y if "momentum_sensitivity" not in state else Y.add(state["momentum_sensitivity"], alpha=mu)
+            state["momentum_sensitivity"] = Y
+        state["sensitivity"] = Z.sub(v, alpha=ratio).sub(Y, alpha=group["lr"])
+        p.sub_(v, alpha=group["lr"])
+
+    def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+        """The training loss, the parameters that it depends on, its gradients there, and H Z; both as clipped."""
+        with torch.enable_grad(), twice_differentiable():
+            loss = _with_graph("train_closure", closure())
+            everything = self._trained()
+            found = torch.autograd.grad(loss, everything, create_graph=True, allow_unused=True)
+            pairs = [(p, g) for p, g in zip(everything, found, strict=True) if g is not None]
+            for _, g in pairs:
+                with_decay(g, g, 0.0)  # refuses a sparse one
+            parameters, graph = [p for p, _ in pairs], [g for _, g in pairs]
+            curved = self._second(parameters, graph)
+        detached, clip_norm = [g.detach() for g in graph], self.param_groups[0]["clip_norm"]
+        if clip_norm is not None:
+            detached, curved = clipped(detached, curved, clip_norm)
+        return loss.detach(), parameters, detached, curved
+
+    def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
+        """H Z = grad <g, Z>, as H is symmetric."""
+        inner = [
+            (g * self.state[p]["sensitivity"]).sum()
+            for p, g in zip(parameters, graph, strict=True)
+            if g.requires_grad and "sensitivity" in self.state.get(p, {})
+        ]
+        device = parameters[0].device if parameters else None
+        found: Sequence[Tensor | None] = [None] * len(parameters)
+        if inner:
+            total = torch.stack([part.to(device) for part in inner]).sum()
+            found = torch.autograd.grad(total, parameters, allow_unused=True)
+        return [torch.zeros_like(p) if hz is None else hz for p, hz in zip(parameters, found, strict=True)]
+
+    def _trained(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def _forget(self) -> None:
+        """Z grows without bound where the training is unstable; then it begins anew."""
+        for state in self.state.values():
+            state.pop("sensitivity", None)
+            state.pop("momentum_sensitivity", None)
+        if not self._has_warned:
+            self._has_warned = True
+            _check.warn(
+                "the derivative of the validation loss with respect to the LR was not finite: RTHO has kept the LR and begun "
+                "that derivative anew from 0; further such steps go unmentioned"
+            )
+
+
+@torch.no_grad()
+def clipped(gradients: list[Tensor], curved: list[Tensor], clip_norm: float) -> tuple[list[Tensor], list[Tensor]]:
+    """The gradient scaled down to a norm, and the derivative of that along Z.
+
+        c(g) = s g,  s = min(1, clip_norm / (|g| + 1e-6))        D c = s H Z - g clip_norm (g . H Z) / (|g| (|g| + 1e-6)^2)
+
+    the second term only where s < 1; 1e-6 is torch's, in `clip_grad_norm_`.
+    """
+    norm = math.sqrt(dot((g, g) for g in gradients))
+    if not clip_norm < norm + 1e-6 < math.inf:
+        return gradients, curved
+    scale = clip_norm / (norm + 1e-6)
+    along = scale / (norm + 1e-6) / norm * dot(zip(gradients, curved, strict=True))
+    return (
+        [scale * g for g in gradients],
+        [scale * hz - along * g for g, hz in zip(gradients, curved, strict=True)],
+    )
+
+
+@contextmanager
+def buffers_put_back() -> Iterator[None]:
+    """Undo what the modules called in here do to their buffers, such as the statistics of batch norms."""
+    kept: dict[tuple[int, str], tuple[nn.Module, str, Tensor, Tensor]] = {}
+
+    def keep(module: nn.Module, inputs: Any) -> None:
+        for name, buffer in module._buffers.items():
+            if buffer is not None and (id(module), name) not in kept:
+                kept[id(module), name] = module, name, buffer, buffer.detach().clone()
+
+    handle = register_module_forward_pre_hook(keep)
+    try:
+        yield
+    finally:
+        handle.remove()
+        with torch.no_grad():
+            for module, name, buffer, value in kept.values():
+                buffer.copy_(value)
+                module._buffers[name] = buffer  # some modules assign a new tensor
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """Forward passes in here use kernels that have a second derivative: fused attention and cuDNN's LSTMs and GRUs have none."""
+    with ExitStack() as whole:
+        whole.enter_context(sdpa_kernel(SDPBackend.MATH))
+        recurrent = whole.enter_context(ExitStack())  # empty but inside such a layer, so that convolutions keep cuDNN
+
+        def before(module: nn.Module, inputs: Any) -> None:
+            if isinstance(module, nn.RNNBase):
+                recurrent.enter_context(torch.backends.cudnn.flags(enabled=False))
+
+        def after(module: nn.Module, inputs: Any, output: Any) -> None:
+            if isinstance(module, nn.RNNBase):
+                recurrent.close()
+
+        whole.callback(register_module_forward_pre_hook(before).remove)
+        whole.callback(register_module_forward_hook(after).remove)
+        yield
+
+
+def _with_graph(name: str, loss: Any) -> Tensor:
+    number(f"what {name} returns", loss)
+    if not isinstance(loss, Tensor) or not loss.requires_grad:
+        raise ValueError(f"{name} must return a loss with its graph, got {loss!r}: do not detach it or call item()")
+    return loss.reshape(())

@@ -61,7 +61,7 @@ class Training:
         else:
             self.whole_step()
             self._eager_steps += 1
-            if self.device.type == "cuda" and self._eager_steps == WARM_UP:
+            if self.device.type == "cuda" and self._eager_steps == WARM_UP and not self.decider.own_gradients:
                 self.graphs = Graphs(self)
         self.step_count += 1
 
@@ -113,12 +113,16 @@ class Training:
     def gradients(self) -> Tensor:
         """The next batch's loss, its gradients in place, clipped where asked for."""
         self.optimizer.zero_grad(set_to_none=True)
-        with self._autocast():
-            loss = self.data.train.loss(self.model)
+        loss = self.train_loss()
         loss.backward()
         if self.spec.clip_norm is not None:
             clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
         return loss.detach()
+
+    def train_loss(self) -> Tensor:
+        """The loss of a training batch that is ready, with a gradient."""
+        with self._autocast():
+            return self.data.train.loss(self.model)
 
     def val_loss(self) -> Tensor:
         """The loss of the next held-out batch, with a gradient."""
@@ -144,7 +148,10 @@ class Training:
 
     def whole_step(self) -> None:
         """A step whose batch is ready."""
-        self.decide(self.gradients())
+        if self.decider.own_gradients:
+            self.trace.add(self.decider.own_step(), self.decider.lr())
+        else:
+            self.decide(self.gradients())
 
     def decide(self, loss: Tensor) -> None:
         """The second half of a step."""
@@ -169,6 +176,8 @@ class Training:
             is_text=self.is_text,
             val_loss=self.val_loss,
             val_gradients=self.val_gradients,
+            train_loss=self.train_loss,
+            clip_norm=self.spec.clip_norm,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
             folder=self.folder,
         )

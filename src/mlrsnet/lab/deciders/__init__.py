@@ -8,8 +8,11 @@ from mlrsnet import _check
 from mlrsnet.hand_designed import HAND_DESIGNED, factors
 from mlrsnet.lab import options as named
 from mlrsnet.lab.deciders.base import Decider, Setting
+from mlrsnet.lab.deciders.hd import HD
+from mlrsnet.lab.deciders.l4 import L4
 from mlrsnet.lab.deciders.learned import Learned
 from mlrsnet.lab.deciders.mlr_snet import MLRSNet
+from mlrsnet.lab.deciders.rtho import RTHO
 from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
 
@@ -19,6 +22,9 @@ METHODS: dict[str, Callable[..., Decider]] = {
     "val-strategy": ValStrategy,
     "learned": Learned,
     "mlr-snet": MLRSNet,
+    "l4": L4,
+    "hd": HD,
+    "rtho": RTHO,
 }
 SCHEDULES: dict[str, Callable[..., Decider]] = {
     **{name: partial(ByTable, name=name) for name in HAND_DESIGNED},

@@ -17,7 +17,9 @@ class Setting:
     """The training that a decider works in.
 
     `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
-    the order of the model's parameters, with the model left as it was. `folder` is the run's, where it has one.
+    the order of the model's parameters, with the model left as it was. `train_loss()` is the loss of the step's training
+    batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too.
+    `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -29,6 +31,8 @@ class Setting:
     is_text: bool
     val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
+    train_loss: Callable[[], Tensor]
+    clip_norm: float | None = None
     learned_on: str = ""
     folder: Path | None = None
 
@@ -39,10 +43,12 @@ class Decider:
     `step` is all that a subclass has to write. On a GPU the loop captures it, with the gradients' computation before it, in
     a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
     is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
-    an evaluation after every epoch.
+    an evaluation after every epoch. With `own_gradients = True` no gradients are in place, as the method needs more than
+    these: `own_step` stands for `step` and for all that comes before it, and is never captured.
     """
 
     capturable = True
+    own_gradients = False
     reads_val_loss = False
 
     def __init__(self, setting: Setting) -> None:
@@ -50,6 +56,10 @@ class Decider:
 
     def step(self, loss: Tensor) -> None:
         """Move the weights by this batch's gradients."""
+        raise NotImplementedError
+
+    def own_step(self) -> Tensor:
+        """The whole step of a method that computes its own gradients; returns the batch's loss, detached."""
         raise NotImplementedError
 
     def is_due(self) -> bool:
@@ -92,3 +102,39 @@ class Decider:
         """Where the LR lives: a GPU's LRs are tensors there."""
         lr = self.optimizer.param_groups[0]["lr"]
         return lr.device if isinstance(lr, Tensor) else torch.device("cpu")
+
+
+class OwnOptimizer(Decider):
+    """A method that is an optimizer itself. The spec's optimizer only says which form, and its momentum and the like.
+
+    Args:
+        setting: the training.
+        forms: the spec's optimizers that the method has a form for, by exact type.
+    """
+
+    capturable = False
+
+    def __init__(self, setting: Setting, forms: Sequence[type[Optimizer]]) -> None:
+        super().__init__(setting)
+        if type(setting.optimizer) not in forms:
+            known = " and ".join(form.__name__ for form in forms)
+            raise TypeError(
+                f"optimizer must be one that schedule {type(self).__name__.lower()!r} has a form for, got "
+                f"{type(setting.optimizer).__name__}: it has forms for {known}"
+            )
+        self.form: dict[str, Any] = setting.optimizer.param_groups[0]
+
+    def refuse_nesterov(self) -> None:
+        """Where there is no form for it."""
+        if self.form.get("nesterov"):
+            raise ValueError(
+                f"nesterov must be false with schedule {type(self).__name__.lower()!r}, got true: it has no form for it"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The optimizer's."""
+        self.optimizer.load_state_dict(state)

@@ -537,7 +537,6 @@ def test_reproduce_with_more_seeds_goes_on_from_the_first(capsys):
             ["--only", "Adma"],
             "only must be one of Fixed, MultiStep, Exponential, SGDR, Adam, L4, HD, RTHO, MLR-SNet, Digits",
         ),
-        (["--only", "L4"], "there is nothing to run for L4: this method comes with a later version"),
         (["--scale", "huge"], "scale must be one of smoke, short, paper; got 'huge'"),
         (["--seeds", "-1"], "each of seeds must be a whole number >= 0, got -1"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),

@@ -32,6 +32,16 @@ SCHEDULES = {
     "learned": {"schedule": "learned.safetensors"},
     "mlr-snet": {"every": 4},
 }
+OWN_OPTIMIZERS = [  # methods that are optimizers themselves: schedule, its options, the spec's optimizer
+    ("l4", {}, "sgd"),
+    ("l4", {}, "sgdm"),
+    ("l4", {}, "adam"),
+    ("hd", {"hyper_lr": 1e-4}, "sgd"),
+    ("hd", {"hyper_lr": 1e-5}, "sgdm"),
+    ("hd", {"hyper_lr": 1e-7}, "adam"),
+    ("rtho", {"hyper_lr": 1e-5}, "sgd"),
+    ("rtho", {"hyper_lr": 1e-6}, "sgdm"),
+]
 OPTIMIZERS = {"sgd": 0.1, "sgdm": 0.05, "adam": 0.003, "adamw": 0.003}
 
 
@@ -168,6 +178,40 @@ def test_optimizers_that_read_numbers_on_the_host_still_use_captured_gradients(o
     record = run(replace(spec_for("fixed", optimizer), lr=1.0 if optimizer == "prodigy" else 0.05), device="cuda")
     assert record.status == "finished"
     assert record.trace["loss"][-1] < record.trace["loss"][0]
+
+
+def own(schedule, options, optimizer):
+    lr = {"sgd": 0.1, "sgdm": 0.01, "adam": 0.003}[optimizer]
+    return replace(SPEC, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=lr)
+
+
+@pytest.mark.parametrize(("schedule", "options", "optimizer"), OWN_OPTIMIZERS)
+def test_l4_hd_and_rtho_learn_and_end_alike_if_they_are_stopped(schedule, options, optimizer, tmp_path):
+    spec = own(schedule, options, optimizer)
+    whole = run(spec, device="cuda")
+    assert whole.epochs[-1]["train_loss"] < whole.epochs[0]["train_loss"]
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(2)])
+    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+
+
+@pytest.mark.parametrize(("schedule", "options"), [("hd", {"hyper_lr": 1e-4}), ("rtho", {"hyper_lr": 1e-5})])
+def test_the_gpu_adapts_the_lr_as_the_cpu_does(schedule, options):
+    spec = replace(own(schedule, options, "sgd"), epochs=1)
+    cpu, gpu = (run(spec, device=device) for device in ("cpu", "cuda"))
+    assert gpu.trace["lr"] == pytest.approx(cpu.trace["lr"], rel=2e-2)
+    assert len(set(gpu.trace["lr"])) > 3
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_rtho_differentiates_language_models_twice_on_a_gpu(model, precision, texts):
+    options = {"lstm": {"hidden": 16}, "transformer": {"width": 16, "heads": 2, "layers": 1}}[model]
+    spec = replace(own("rtho", {"hyper_lr": 1e-4}, "sgd"), task="ptb", model=model, model_options=options, batch_size=4)
+    spec = replace(spec, sequence_length=8, clip_norm=0.25, epochs=1, deterministic=False, precision=precision)
+    record = run(spec, root=texts, device="cuda")
+    assert record.status == "finished"
+    assert len(set(record.trace["lr"])) > 3
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -74,16 +75,29 @@ def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
     assert any("stand in for CIFAR" in note for note in told["notes"])
 
 
-def test_the_rows_that_cannot_run_yet_say_so_at_every_scale():
+def test_every_row_of_table1_is_a_run_at_every_scale():
     for scale in SCALES:
-        assert {cell.row for cell in table1.cells(scale) if cell.missing} == {"L4", "HD", "RTHO"}
+        assert all(cell.spec is not None and cell.missing is None for cell in table1.cells(scale))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_l4_hd_and_rtho_are_at_settings_that_the_paper_names(scale):
+    column = table1.cells(scale)[0].column
+    base = spec("Fixed", scale, column)
+    options = {"L4": {"fraction": 0.15}, "HD": {"hyper_lr": 1e-3}, "RTHO": {"hyper_lr": 1e-3}}
+    for row, expected in options.items():
+        found = spec(row, scale, column)
+        assert (found.schedule, found.schedule_options) == (row.lower(), expected)
+        assert replace(found, schedule="fixed", schedule_options={}) == base
+    assert table1.HYPER_LRS == (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+    assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].describe(scale, [0])["notes"])
 
 
 @pytest.mark.parametrize(
     ("column", "task", "model"), [("CIFAR-10", "cifar10", "resnet18"), ("CIFAR-100", "cifar100", "wrn-28-10")]
 )
 def test_the_paper_scale_trains_as_the_paper_does(column, task, model):
-    for row in ("Fixed", "MultiStep", "Exponential", "SGDR", "MLR-SNet"):
+    for row in ("Fixed", "MultiStep", "Exponential", "SGDR", "L4", "HD", "RTHO", "MLR-SNet"):
         found = spec(row, "paper", column)
         assert (found.task, found.model, found.task_options, found.model_options) == (task, model, {}, {})
         assert (found.epochs, found.batch_size, found.lr, found.weight_decay) == (200, 128, 0.1, 5e-4)
@@ -153,7 +167,7 @@ def test_sgdr_restarts_after_cycles_that_double_and_go_down_to_1e_5(scale, first
 
 
 def test_a_short_training_has_everything_scaled_with_its_horizon():
-    for row in ("Fixed", "MultiStep", "Exponential", "SGDR", "Adam", "MLR-SNet"):
+    for row in ("Fixed", "MultiStep", "Exponential", "SGDR", "Adam", "L4", "HD", "RTHO", "MLR-SNet"):
         for column in ("CIFAR-10", "CIFAR-100"):
             short, paper = spec(row, "short", column), spec(row, "paper", column)
             assert short.epochs == 60
@@ -236,8 +250,12 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
 
 
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):
-    found = reproduce("table1", "smoke", tmp_path, seeds=[1], only=["MLR-SNet", "MultiStep"], device="cpu")
-    assert [record.data["labels"]["row"] for record in found] == ["MultiStep", "MLR-SNet"]
-    assert all(record.result["last"] > 90 for record in found)
-    learned = found[1].trace["lr"]
+    found = reproduce(
+        "table1", "smoke", tmp_path, seeds=[1], only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"], device="cpu"
+    )
+    assert [record.data["labels"]["row"] for record in found] == ["MultiStep", "L4", "HD", "RTHO", "MLR-SNet"]
+    assert all(record.result["last"] > 85 for record in found)
+    for record in found[1:4]:
+        assert len(set(record.trace["lr"])) > 10  # it adapts
+    learned = found[4].trace["lr"]
     assert min(learned[:50]) > 2 * max(learned[-50:])  # it has learned to decay

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -41,6 +42,7 @@ TINY = {
     "epochs": 2,
     "lr": 0.02,
 }
+ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
 SMALL_CNN = {"model": "small_cnn", "model_options": {"width": 2}}
 LRS = {"adam": 0.003, "adamw": 0.003, "schedule-free-adamw": 0.003, "prodigy": 1.0}
 WORDS = "a rose is a rose and a daisy is a daisy but no rose is a daisy\n"
@@ -138,10 +140,16 @@ def no_training(monkeypatch):
 def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     schedule, optimizer, schedule_file, tmp_path
 ):
-    options = {"learned": {"schedule": schedule_file}, "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1}}.get(
-        schedule, {}
-    )
+    options = {
+        "learned": {"schedule": schedule_file},
+        "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1},
+        "rtho": {"hyper_lr": 1e-5},
+    }.get(schedule, {})
     spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
+    if optimizer not in ALONE.get(schedule, OPTIMIZERS):
+        with pytest.raises(TypeError, match=f"optimizer must be one that schedule '{schedule}' has a form for, got"):
+            run(spec, device="cpu")
+        return
     if schedule == "mlr-snet" and optimizer in ("schedule-free-sgd", "schedule-free-adamw", "prodigy"):
         with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):
             run(spec, device="cpu")
@@ -166,6 +174,9 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
         ("learned", "sgd"),
         ("mlr-snet", "sgdm"),
         ("fixed", "schedule-free-adamw"),
+        ("l4", "adam"),
+        ("hd", "adam"),
+        ("rtho", "sgd"),
     ],
 )
 def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimizer, schedule_file, texts, tmp_path):
@@ -180,9 +191,11 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
     assert_same(stop_and_resume(spec, tmp_path / "run", root=texts, device="cpu"), whole)
 
 
-@pytest.mark.parametrize("optimizer", ["sgdm", "schedule-free-sgd"])
-def test_batch_norms_end_alike_if_the_run_is_stopped(optimizer, tmp_path):
-    spec = tiny(**SMALL_CNN, optimizer=optimizer)
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"), [("cosine", "sgdm"), ("cosine", "schedule-free-sgd"), ("l4", "sgdm"), ("rtho", "sgd")]
+)
+def test_batch_norms_end_alike_if_the_run_is_stopped(schedule, optimizer, tmp_path):
+    spec = tiny(**SMALL_CNN, schedule=schedule, optimizer=optimizer)
     assert_same(stop_and_resume(spec, tmp_path, device="cpu"), run(spec, device="cpu"))
 
 
@@ -297,7 +310,7 @@ def test_fewer_evaluations_change_neither_the_training_nor_the_last_result():
     assert second.result["last"] == every.result["last"]
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
+@pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet", "l4", "hd", "rtho"])
 def test_nothing_in_a_training_depends_on_the_test_data(schedule, monkeypatch):
     spec = tiny(**SMALL_CNN, schedule=schedule, epochs=3)
     honest = run(spec, device="cpu")
@@ -340,6 +353,8 @@ def test_evaluation_is_in_evaluation_mode_and_training_goes_on_in_training_mode(
         ("val-strategy", {}),
         ("learned", {}),
         ("mlr-snet", {"every": 7}),
+        ("l4", {}),
+        ("hd", {"hyper_lr": 0.01}),
     ],
 )
 def test_the_traces_lrs_are_those_that_moved_the_weights(schedule, options, schedule_file, monkeypatch):
@@ -361,6 +376,46 @@ def test_the_traces_lrs_are_those_that_moved_the_weights(schedule, options, sche
     assert record.trace["lr"] == pytest.approx(moved, rel=2e-3, abs=1e-6)
     if schedule != "val-strategy":
         assert len({round(lr, 6) for lr in moved}) > 3
+
+
+@pytest.mark.parametrize(
+    ("schedule", "optimizer", "changes"),
+    [
+        ("hd", "sgdm", {"optimizer_options": {"nesterov": True}}),
+        ("hd", "adam", {"optimizer_options": {"beta1": 0.0}}),
+        ("rtho", "sgdm", {"clip_norm": 0.2}),
+    ],
+)
+def test_a_method_that_is_an_optimizer_takes_its_form_from_the_spec(schedule, optimizer, changes):
+    """With a hyper-LR of 0 it is the spec's optimizer at a fixed LR."""
+    spec = tiny(optimizer=optimizer, lr=LRS.get(optimizer, 0.02), weight_decay=0.01, schedule="fixed", **changes)
+    plain = run(spec, device="cpu")
+    other = run(replace(spec, schedule=schedule, schedule_options={"hyper_lr": 0.0}), device="cpu")
+    assert other.trace["lr"] == plain.trace["lr"]
+    assert other.trace["loss"] == pytest.approx(plain.trace["loss"], rel=1e-3, abs=1e-5)
+
+
+def test_rtho_trains_on_every_batch_once_and_validates_on_held_out_ones(monkeypatch):
+    alive = Training(tiny(**SMALL_CNN, schedule="rtho"), CPU)
+    for _ in range(5):
+        alive.step()
+    assert (alive.data.train.position, alive.data.val.position) == (5, 4)  # the first step has no slope yet
+    tracked = [buffer.item() for name, buffer in alive.model.named_buffers() if name.endswith("num_batches_tracked")]
+    assert tracked
+    assert set(tracked) == {5}
+
+
+@pytest.mark.parametrize("schedule", ["l4", "rtho"])
+def test_a_form_that_a_method_lacks_is_refused(schedule):
+    spec = tiny(schedule=schedule, optimizer="sgdm", optimizer_options={"nesterov": True})
+    with pytest.raises(ValueError, match=f"nesterov must be false with schedule '{schedule}', got true"):
+        Training(spec, CPU)
+
+
+@pytest.mark.parametrize("schedule", ["hd", "rtho"])
+def test_a_bad_hyper_lr_is_named(schedule):
+    with pytest.raises(ValueError, match="hyper_lr must be >= 0, got -1"):
+        Training(tiny(schedule=schedule, schedule_options={"hyper_lr": -1.0}), CPU)
 
 
 def test_a_trace_of_a_long_run_has_at_most_a_thousand_points_evenly_spread(tmp_path):
@@ -848,8 +903,11 @@ def refuse(name):
         {"lr": 1e6, "weight_decay": 1.0, "optimizer": "schedule-free-sgd", **SMALL_CNN},
         {"schedule": "mlr-snet", "schedule_options": {"scale": 1e6}, "weight_decay": 1.0},
         {"lr": 1e6, "weight_decay": 1.0, "epochs": 1},
+        {"lr": 1e6, "weight_decay": 1.0, "schedule": "hd"},
+        {"lr": 1e6, "weight_decay": 1.0, "schedule": "rtho"},
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* was not finite. \\w+ has:UserWarning")
 @pytest.mark.filterwarnings("ignore:a loss was not finite:UserWarning")
 @pytest.mark.filterwarnings("ignore:a meta-update was skipped:UserWarning")
 def test_a_run_that_diverges_ends_so_in_plain_json_and_is_not_tried_again(changes, tmp_path, monkeypatch):

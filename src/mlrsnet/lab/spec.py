@@ -21,7 +21,7 @@ class RunSpec:
 
     task, model, optimizer, schedule: names, each with options of its own under `<field>_options`.
     epochs, batch_size, sequence_length: how much, and in what pieces; the last is for text only.
-    lr: the initial LR of hand-designed schedules; learned ones find their own range.
+    lr: the initial LR of hand-designed schedules, hd and rtho; learned ones and l4 find their own range.
     weight_decay, clip_norm: of the optimizer; the largest norm of the gradient, or None.
     precision: fp32, bf16 (autocast), or auto: bf16 on a GPU, fp32 on a CPU.
     seed: of initialisation, order of the data and dropout.

@@ -149,7 +149,7 @@ def test_l4_takes_the_loss_as_a_tensor_a_number_or_a_closure():
     assert torch.equal(weights[0], weights[2])
 
 
-# HD against its Algorithms 4 to 6
+# HD against its paper's SGD-HD, SGDN-HD and Adam-HD
 
 
 def test_sgd_hd_takes_the_steps_of_its_paper():

@@ -11,7 +11,7 @@ import torch
 
 from mlrsnet import hand_designed
 from mlrsnet.lab import optimizers, records
-from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, table1
+from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Recipe, table1
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.reproduce import choose, reproduce
 from mlrsnet.lab.spec import RunSpec
@@ -224,6 +224,13 @@ def test_what_a_run_is_learned_in_is_there_and_runs_before_it(name, scale):
             place = os.path.normpath(cell.folder(0) / job.spec.schedule_options["schedule"])
             assert place == str(source.folder(0) / records.SCHEDULE)
         done.add((cell.row, cell.column))
+
+
+def test_a_row_without_a_run_says_why_when_it_is_asked_for():
+    cells = [Cell("Fixed", "Digits", RunSpec()), Cell("Later", "Digits", None, missing="it is not written yet")]
+    recipe = Recipe("one", "One", "Nothing.", lambda scale: cells)
+    with pytest.raises(ValueError, match="there is nothing to run for Later: it is not written yet"):
+        choose(recipe, "smoke", [0], ["Later"])
 
 
 @pytest.mark.parametrize("name", RECIPES)

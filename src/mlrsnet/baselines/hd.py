@@ -8,7 +8,7 @@ so the gradient that the next step needs anyway tells whether the last one was t
 
     alpha_{t+1} = alpha_t + beta g_{t+1} . d_t        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
-(their Eq. 5 for SGD; their Algorithms 4 to 6). Weight decay is part of g. As in the paper alpha may become negative.
+which is their SGD-HD, SGDN-HD or Adam-HD by what d is. Weight decay is part of g. As in the paper alpha may become negative.
 
 With several parameter groups there is one alpha: the LR of the first group whose LR is not 0. The groups keep the ratios r_i
 of the LRs they began with, and the inner product is the sum of r_i g . d over all of them.

@@ -7,14 +7,15 @@ training loss and H its Hessian at w_{t-1}, both with the weight decay,
     v_t = mu v_{t-1} + g_t                            w_t = w_{t-1} - alpha v_t
 
     Y_t = d v_t / d alpha = mu Y_{t-1} + H_t Z_{t-1}
-    Z_t = d w_t / d alpha = Z_{t-1} - v_t - alpha Y_t          (their Eq. 13, Z_t = A_t Z_{t-1} + B_t, on the state (v, w))
+    Z_t = d w_t / d alpha = Z_{t-1} - v_t - alpha Y_t
 
-For plain SGD that is Z_t = (I - alpha H_t) Z_{t-1} - g_t. With E the validation loss and beta for `hyper_lr`, before each step
+which is their recursion Z_t = A_t Z_{t-1} + B_t on the state (v, w); for plain SGD A_t = I - alpha H_t and B_t = -g_t. With E
+the validation loss and beta for `hyper_lr`, before each step
 
     alpha <- max(0, alpha - beta grad E(w_t) . Z_t)
 
-H Z is a second backward pass through the first: no Hessian, twice the memory of a training step. With several parameter groups
-there is one alpha, the LR of the first group whose LR is not 0; the others keep the ratios of the LRs they began with.
+H Z is a second backward pass through the first, without any Hessian. With several parameter groups there is one alpha, the
+LR of the first group whose LR is not 0; the others keep the ratios of the LRs they began with.
 """
 
 import math

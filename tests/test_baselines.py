@@ -423,10 +423,12 @@ def test_rtho_differentiates_attention_twice():
 
 
 def test_rtho_leaves_gradients_and_settings_of_torch_alone():
-    small = Small("lstm")
-    before = torch.backends.cudnn.enabled
+    small, seen = Small("lstm"), {}
+    small.model.lstm.register_forward_pre_hook(lambda *_: seen.update(lstm=torch.backends.cudnn.enabled))
+    small.model.out.register_forward_pre_hook(lambda *_: seen.update(out=torch.backends.cudnn.enabled))
     small.train(0.1, steps=2)
-    assert torch.backends.cudnn.enabled == before
+    assert seen == {"lstm": False, "out": True}  # cuDNN's LSTM has no second derivative
+    assert torch.backends.cudnn.enabled
     assert all(p.grad is None for p in small.model.parameters())
 
 
@@ -489,7 +491,10 @@ def test_a_group_that_comes_later_moves_with_the_others(make):
     optimizer = make([early])
     for _ in range(2):
         advance(optimizer, early)
+    optimizer.param_groups[0]["hyper_lr" if "hyper_lr" in optimizer.defaults else "fraction"] = 0.003
     optimizer.add_param_group({"params": [late], "weight_decay": 0.1})
+    for name in optimizer.shared:
+        assert optimizer.param_groups[1][name] == optimizer.param_groups[0][name]
     for _ in range(3):
         advance(optimizer, early, late)
     assert optimizer.param_groups[1]["weight_decay"] == 0.1
@@ -545,6 +550,21 @@ def test_parameters_without_a_gradient_are_left_alone(make):
         advance(optimizer, w)
     assert (unused.item(), frozen.item()) == (5.0, 7.0)
     assert w.tolist() != list(START)
+
+
+@pytest.mark.parametrize("kind", [name for name in METHODS if not name.startswith("rtho")])
+def test_gradients_that_are_zeroed_in_place_make_no_difference(kind):
+    """The last direction is kept, not the tensor that the next gradient is written into."""
+    w, other = parameter(*START), parameter(*START)
+    optimizer, reference = METHODS[kind]([w]), METHODS[kind]([other])
+    for _ in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        loss = quadratic(w)
+        loss.backward()
+        optimizer.step(*[loss] if isinstance(optimizer, L4) else [])
+        advance(reference, other)
+    assert torch.equal(w, other)
+    assert lr(optimizer) == lr(reference)
 
 
 def test_hd_evaluates_a_closure():

@@ -31,7 +31,7 @@ def own_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick_recipe(monkeypatch):
-    monkeypatch.setitem(table1.SCALES, "smoke", replace(table1.SCALES["smoke"], epochs=2))
+    monkeypatch.setattr(table1, "SMALL", replace(table1.SMALL, epochs=2))
 
 
 @pytest.fixture

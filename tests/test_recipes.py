@@ -11,7 +11,7 @@ import torch
 
 from mlrsnet import hand_designed
 from mlrsnet.lab import optimizers, records
-from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Recipe, table1
+from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.reproduce import choose, reproduce
 from mlrsnet.lab.spec import RunSpec
@@ -82,15 +82,38 @@ def test_every_row_of_table1_is_a_run_at_every_scale():
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_l4_hd_and_rtho_are_at_settings_that_the_paper_names(scale):
-    column = table1.cells(scale)[0].column
-    base = spec("Fixed", scale, column)
-    options = {"L4": {"fraction": 0.15}, "HD": {"hyper_lr": 1e-3}, "RTHO": {"hyper_lr": 1e-3}}
-    for row, expected in options.items():
-        found = spec(row, scale, column)
-        assert (found.schedule, found.schedule_options) == (row.lower(), expected)
+    cells = {cell.row: cell for cell in reversed(table1.cells(scale))}
+    base = spec("Fixed", scale, cells["L4"].column)
+    for row, options in {"L4": {"fraction": 0.15}, "HD": {}, "RTHO": {}}.items():
+        found = cells[row].spec
+        assert (found.schedule, found.schedule_options) == (row.lower(), options)
         assert replace(found, schedule="fixed", schedule_options={}) == base
-    assert table1.HYPER_LRS == (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+    grid = (1e-3, 1e-4) if scale == "smoke" else (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+    assert cells["HD"].choice == cells["RTHO"].choice == Choice("hyper_lr", grid, 2 if scale == "smoke" else 10)
     assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].describe(scale, [0])["notes"])
+
+
+def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path, monkeypatch):
+    cell = Cell(
+        "Cosine",
+        "Digits",
+        RunSpec(task="digits", model="mlp", schedule="cosine", epochs=3),
+        choice=Choice("end", (0.9, 0.0, 0.5), 1),
+    )
+    monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: [cell], seeds=(4, 5, 6)))
+    results = {0.9: 50.0, 0.0: 70.0, 0.5: 60.0}
+    made = []
+
+    def pretended(spec, folder, **options):
+        made.append((spec.schedule_options["end"], spec.epochs, spec.seed, options["labels"]["row"]))
+        data = {"status": "finished", "metric": {"better": "higher"}, "result": {"val_metric": results[made[-1][0]]}}
+        return records.Record(data, folder=folder)
+
+    monkeypatch.setattr("mlrsnet.lab.reproduce.run", pretended)
+    found = reproduce("mine", "smoke", tmp_path, seeds=[4, 5], device="cpu")
+    trials = [(0.9, 1, 4, "Cosine, end 0.9"), (0.0, 1, 4, "Cosine, end 0"), (0.5, 1, 4, "Cosine, end 0.5")]
+    assert made == [*trials, (0.0, 3, 4, "Cosine"), *trials, (0.0, 3, 5, "Cosine")]  # finished ones are only read
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
@@ -241,14 +264,15 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
     cells = RECIPES[name].cells("smoke")
     (section,) = read_report(tmp_path).sections
     averages = RECIPES[name].averages("smoke")
-    titles = [*(average.title for average in averages), *dict.fromkeys(cell.column for cell in cells)]
-    assert [table.title for table in section.tables] == titles
+    trials = [f"{c.column}: {c.choice.option} of {c.row}, chosen by validation" for c in cells if c.choice]
+    titles = [*(average.title for average in averages), *dict.fromkeys(cell.column for cell in cells), *trials]
+    assert sorted(table.title for table in section.tables) == sorted(titles)
     for average, table in zip(averages, section.tables, strict=False):
         assert [row.name for row in table.rows] == list(
             dict.fromkeys(cell.row for cell in cells if cell.column in average.columns)
         )
         assert {len(row.runs) for row in table.rows} == {len(average.columns)}
-    for table in section.tables[len(averages) :]:
+    for table in (table for table in section.tables if table.title in {cell.column for cell in cells}):
         there = [cell for cell in cells if cell.column == table.title]
         assert [row.name for row in table.rows] == [cell.row for cell in there]
         assert [bool(row.runs) for row in table.rows] == [cell.spec is not None for cell in there]

@@ -1,5 +1,6 @@
 """Run a recipe: every cell and seed that is asked for, each in its own folder, finished ones not again."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from mlrsnet import _check
 from mlrsnet.lab import records, tasks
-from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Recipe
+from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Choice, Recipe
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import resolve, run
@@ -31,6 +32,22 @@ class Job:
     def title(self) -> str:
         """For progress bars."""
         return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
+
+    def trials(self) -> list[tuple[RunSpec, Path, dict[str, str]]]:
+        """Short trainings to choose a setting by: what, where, and how the report calls them."""
+        choice, spec, cell = self.cell.choice, self.cell.spec, self.cell
+        if choice is None or spec is None:
+            return []
+        found = []
+        for value in choice.values:
+            options = spec.schedule_options | {choice.option: value}
+            trial = replace(spec, epochs=min(spec.epochs, choice.epochs), schedule_options=options, seed=self.seed)
+            labels = {
+                "row": f"{cell.row}, {choice.option} {value:g}",
+                "column": f"{cell.column}: {choice.option} of {cell.row}, chosen by validation",
+            }
+            found.append((trial, Cell(labels["row"], labels["column"], trial).folder(self.seed), labels))
+        return found
 
     @property
     def spec(self) -> RunSpec:
@@ -93,15 +110,37 @@ def reproduce(
         assert spec is not None
         tasks.load(spec.task, root=root, **spec.task_options)
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
-    found = []
-    for job in jobs:
-        labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
-        spec, folder = job.spec, out / job.cell.folder(job.seed)
+    found: list[Record] = []
+    shared = {"recipe": recipe.name, "scale": scale}
+
+    def make(spec: RunSpec, folder: Path, labels: dict[str, str], job: Job) -> Record:
         try:
-            found.append(run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job)))
+            return run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job))
         except (RuntimeError, ScheduleError) as error:
-            found.append(_failed(spec, labels, folder, error))
+            return _failed(spec, labels, folder, error)
+
+    for job in jobs:
+        first = replace(job, seed=chosen[0])
+        trials = [make(spec, out / place, shared | labels, first) for spec, place, labels in first.trials()]
+        spec = replace(job.spec, schedule_options=job.spec.schedule_options | _best(trials, job.cell.choice))
+        labels = shared | {"row": job.cell.row, "column": job.cell.column}
+        found.append(make(spec, out / job.cell.folder(job.seed), labels, job))
     return found
+
+
+def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float]:
+    """The value whose trial had the best validation result; one that went astray is the worst."""
+    if choice is None:
+        return {}
+
+    def rank(record: Record) -> float:
+        value = record.result.get("val_metric") if record.status == records.FINISHED and record.result else None
+        if value is None:
+            return math.inf
+        return -float(value) if record.data["metric"]["better"] == "higher" else float(value)
+
+    ranks = [rank(record) for record in trials]
+    return {choice.option: choice.values[ranks.index(min(ranks))]}
 
 
 def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exception) -> Record:

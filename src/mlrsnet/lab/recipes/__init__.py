@@ -16,15 +16,16 @@ from mlrsnet.lab.recipes import (
     table3,
     table5,
     table6,
+    time,
     transfer,
     universal,
     width,
 )
-from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Recipe
+from mlrsnet.lab.recipes.base import RECIPE, SCALES, Cell, Choice, Recipe
 
-FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, width, lstm_or_mlp, adam)
+FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
 OURS = (horizon, universal)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 
-__all__ = ["RECIPE", "RECIPES", "SCALES", "Cell", "Recipe"]
+__all__ = ["RECIPE", "RECIPES", "SCALES", "Cell", "Choice", "Recipe"]

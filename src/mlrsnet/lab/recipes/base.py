@@ -15,11 +15,21 @@ RECIPE = "recipe.json"
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A setting that is chosen by the validation result of short trainings, one for each value, with the first seed."""
+
+    option: str
+    values: tuple[float, ...]
+    epochs: int
+
+
+@dataclass(frozen=True)
 class Cell:
     """One number of a table: a row's method on a column's task.
 
     spec is without its seed, and None where `missing` says why there is nothing to run; paper is (mean, deviation).
     learned_in is the (row, column) whose run, of the same seed, leaves the schedule that this one is trained with.
+    choice is the option of the schedule that is chosen first.
     """
 
     row: str
@@ -28,6 +38,7 @@ class Cell:
     paper: tuple[float, float] | None = None
     missing: str | None = None
     learned_in: tuple[str, str] | None = None
+    choice: Choice | None = None
 
     def folder(self, seed: int) -> Path:
         """Where the run of a seed is kept, below the recipe's folder."""

@@ -8,10 +8,11 @@ shrink all of it together.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet.lab.recipes.base import Cell
+from mlrsnet.lab.recipes.base import Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
 PAPER_EPOCHS, PAPER_EVERY = 200, 100
+Paper = dict[str, tuple[float, float]]
 META_ROW = "MLR-SNet, meta-trained"
 TRANSFERRED = "MLR-SNet, transferred"
 
@@ -20,7 +21,7 @@ TRANSFERRED = "MLR-SNet, transferred"
 class Scale:
     """How much of the paper's training of pictures a scale does.
 
-    epochs: for 200 of the paper's. data and network stand in for the paper's own where they are given.
+    epochs: for 200 of the paper's. t_val: instead of the scaled one. stand_in: task and network for all of the paper's.
     """
 
     epochs: int
@@ -28,6 +29,7 @@ class Scale:
     lr: float = 0.1
     adam_lr: float = 1e-3
     stand_in: tuple[str, str] | None = None
+    t_val: int | None = None
 
     def spec(self, task: str, model: str, *, epochs: int = PAPER_EPOCHS, **fields: Any) -> RunSpec:
         """Plain SGD on a task of the paper for so many of the paper's epochs."""
@@ -39,7 +41,7 @@ class Scale:
     @property
     def every(self) -> int:
         """T_val."""
-        return max(1, PAPER_EVERY * self.epochs // PAPER_EPOCHS)
+        return self.t_val or max(1, PAPER_EVERY * self.epochs // PAPER_EPOCHS)
 
 
 SCALES = {
@@ -54,9 +56,9 @@ SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are
 
 
 def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:
-    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum 0.9 and a tenth of a smoke LR where asked."""
+    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum where asked."""
     decay = 0.95 ** (PAPER_EPOCHS / scale.epochs)
-    sgd = replace(base, optimizer="sgdm", lr=base.lr if scale.stand_in is None else base.lr / 10) if momentum else base
+    sgd = with_momentum(base, scale) if momentum else base
     return {
         "Fixed": replace(sgd, schedule="fixed"),
         "MultiStep": replace(sgd, schedule="multistep"),
@@ -64,6 +66,31 @@ def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dic
         "SGDR": replace(sgd, schedule="sgdr"),
         "Adam": replace(base, schedule="fixed", optimizer="adam", lr=scale.adam_lr, weight_decay=0.0),
     }
+
+
+def with_momentum(base: RunSpec, scale: Scale) -> RunSpec:
+    """Heavy ball, 0.9, at the same LR as the paper; the smoke LR suits plain SGD, so a tenth of it."""
+    return replace(base, optimizer="sgdm", lr=base.lr if scale.stand_in is None else base.lr / 10)
+
+
+HYPER_LRS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+"""The paper's grid for HD and RTHO (Section 4.1.1), of which it reports the best."""
+
+TRIAL_EPOCHS = 10
+
+
+def adapted(base: RunSpec, column: str, *, small: bool, paper: Paper | None = None) -> list[Cell]:
+    """L4 at its authors' setting, HD and RTHO at the hyper-LR of the grid that is best on validation data."""
+    values = HYPER_LRS[:2] if small else HYPER_LRS
+    choice = Choice("hyper_lr", values, 2 if small else TRIAL_EPOCHS)
+    numbers = paper or {}
+    return [
+        Cell("L4", column, replace(base, schedule="l4", schedule_options={"fraction": 0.15}), numbers.get("L4")),
+        *(
+            Cell(row, column, replace(base, schedule=row.lower()), numbers.get(row), choice=choice)
+            for row in ("HD", "RTHO")
+        ),
+    ]
 
 
 def meta_trained(base: RunSpec, scale: Scale, **options: Any) -> RunSpec:

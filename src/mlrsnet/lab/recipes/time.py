@@ -1,0 +1,51 @@
+"""Computing time (Section 5.2, Fig. 12b): seconds an epoch of every method; CIFAR-10, ResNet-18.
+
+The paper shows bars, no numbers: all methods cost about the same, but RTHO, which costs much more.
+"""
+
+from dataclasses import replace
+
+from mlrsnet.lab.recipes.base import Cell, Recipe
+from mlrsnet.lab.recipes.rows import (
+    HYPER_LRS,
+    META_ROW,
+    SCALES,
+    SMOKE,
+    TRANSFERRED,
+    hand_designed,
+    meta_trained,
+    transferred,
+)
+
+EPOCHS = {"smoke": 2, "short": 3, "paper": 5}
+COLUMN = "CIFAR-10"
+
+
+def cells(scale: str) -> list[Cell]:
+    """Few epochs of each."""
+    chosen = SCALES[scale]
+    base = replace(chosen.spec("cifar10", "resnet18"), epochs=EPOCHS[scale])
+    smallest = {"hyper_lr": HYPER_LRS[-1]}
+    rows = {
+        **hand_designed(base, chosen),
+        "L4": replace(base, schedule="l4"),
+        "HD": replace(base, schedule="hd", schedule_options=smallest),
+        "RTHO": replace(base, schedule="rtho", schedule_options=smallest),
+        META_ROW: meta_trained(base, chosen),
+    }
+    found = [Cell(row, COLUMN, spec) for row, spec in rows.items()]
+    return [*found, Cell(TRANSFERRED, COLUMN, transferred(base), learned_in=(META_ROW, COLUMN))]
+
+
+RECIPE = Recipe(
+    "time",
+    "Computing time of the methods",
+    "MLR-SNet takes about as long as hand-designed schedules, learned or transferred; RTHO takes much longer.",
+    cells,
+    notes={
+        "all": (
+            "What counts are the seconds an epoch, on a machine that does nothing else; accuracies after so few epochs do not.",
+        ),
+        "smoke": (SMOKE,),
+    },
+)

@@ -24,6 +24,7 @@ NUMBERS: dict[str, tuple[type, str]] = {
     "seed": (int, "of initialisation, order of the data and dropout (default: 0)"),
     "eval_every": (int, "epochs between evaluations (default: 1)"),
     "sequence_length": (int, "tokens in a piece of text (default: 35)"),
+    "rays": (int, "random rays from the solution to measure the loss along at the end (default: 0)"),
 }
 OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
     "greedy": {

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mlrsnet.lab import records
-from mlrsnet.lab.report import write_report
+from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.curves import over_seeds
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.pictures import Line, Panel, limits, training
@@ -538,3 +538,21 @@ def test_the_report_does_not_load_what_trains():
     code = "import sys, mlrsnet.lab.report; print([name for name in sys.modules if name.startswith('mlrsnet.lab.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert set(re.findall(r"mlrsnet\.lab\.(\w+)", loaded)) == {"records", "report"}
+
+
+def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
+    from mlrsnet.lab.spec import RunSpec
+    from mlrsnet.lab.trainer import run
+
+    options = {"every": 5, "num_phases": 4}
+    spec = RunSpec(task="digits", model="mlp", epochs=2, schedule="mlr-snet", schedule_options=options)
+    run(spec, tmp_path / "a", device="cpu")
+    (found,) = read_report(tmp_path).runs
+    curves = found.alone()
+    assert len(curves) == 4
+    assert all(len(x) == 200 and 0 < y.min() <= y.max() < 1 for x, y in curves)
+    page, _ = write_report(tmp_path)
+    assert "alone, LR / gamma at a loss of 5" in page.read_text()
+    (tmp_path / "a" / "schedule.safetensors").write_bytes(b"damaged")
+    assert read_report(tmp_path).runs[0].alone() == []
+    write_report(tmp_path)

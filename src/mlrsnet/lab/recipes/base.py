@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +61,27 @@ def no_averages(scale: str) -> Sequence[Average]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a table: `cells(scale)` are its numbers, `claim` is what the paper says of it.
+    """How to make a table: `make(scale)` are its numbers, `claim` is what the paper says of it.
 
     notes: what a reader must know, by scale, under "all" for every one.
     paper_setting: by scale, how the paper's numbers were obtained where ours were not.
     averages: by scale, tables over several columns.
+    stand_in: the smoke scale keeps the names of the paper's columns, though small data and networks stand in for them.
     """
 
     name: str
     title: str
     claim: str
-    cells: Callable[[str], Sequence[Cell]]
+    make: Callable[[str], Sequence[Cell]]
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paper_setting: dict[str, str] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2)
     averages: Callable[[str], Sequence[Average]] = no_averages
+    stand_in: bool = False
+
+    def cells(self, scale: str) -> list[Cell]:
+        """Its numbers; a column that is not what its name says says so."""
+        return [_renamed(cell) if self.stand_in and scale == "smoke" else cell for cell in self.make(scale)]
 
     def describe(self, scale: str, seeds: Sequence[int]) -> dict[str, Any]:
         """For the report: every row and column, those without runs too."""
@@ -96,6 +102,11 @@ class Recipe:
             ],
             "averages": [asdict(average) for average in self.averages(scale)],
         }
+
+
+def _renamed(cell: Cell) -> Cell:
+    source = cell.learned_in and (cell.learned_in[0], f"{cell.learned_in[1]} (stand-in)")
+    return replace(cell, column=f"{cell.column} (stand-in)", learned_in=source)
 
 
 def slug(words: str) -> str:

@@ -33,4 +33,5 @@ RECIPE = Recipe(
         "smoke": (SMOKE,),
         "short": (SHORT,),
     },
+    stand_in=True,
 )

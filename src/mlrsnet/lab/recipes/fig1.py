@@ -52,4 +52,5 @@ RECIPE = Recipe(
         "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
         "short": (SHORT,),
     },
+    stand_in=True,
 )

@@ -41,4 +41,5 @@ RECIPE = Recipe(
     "A schedule learned on CIFAR-10 is competitive with the hand-designed ones on ImageNet, at no extra cost.",
     cells,
     notes={"smoke": (SMOKE,), "short": ("27 of 90 epochs.",)},
+    stand_in=True,
 )

@@ -42,4 +42,5 @@ RECIPE = Recipe(
     "The MLP is better early in training, the LSTM at the end, meta-trained and transferred.",
     cells,
     notes={"smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."), "short": (SHORT,)},
+    stand_in=True,
 )

@@ -25,4 +25,5 @@ RECIPE = Recipe(
     "The schedule that was learned with ResNet-18 is comparable with the best hand-designed one on networks of other kinds.",
     cells,
     notes={"smoke": (SMOKE,), "short": (SHORT,)},
+    stand_in=True,
 )

@@ -36,4 +36,5 @@ RECIPE = Recipe(
         "smoke": (SMOKE,),
         "short": (SHORT,),
     },
+    stand_in=True,
 )

@@ -52,4 +52,5 @@ RECIPE = Recipe(
     cells,
     paper_setting={"smoke": "CIFAR-10, 200 epochs", "short": "200 epochs, its own networks"},
     notes={"smoke": (SMOKE,), "short": (SHORT, "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10.")},
+    stand_in=True,
 )

@@ -79,4 +79,5 @@ RECIPE = Recipe(
         "smoke": ("Python's own manual and small cells stand in for Penn Treebank: this shows that everything works.",),
         "short": ("20 of 150 epochs, T_val 50 for 100.",),
     },
+    stand_in=True,
 )

@@ -48,4 +48,5 @@ RECIPE = Recipe(
         ),
         "smoke": (SMOKE,),
     },
+    stand_in=True,
 )

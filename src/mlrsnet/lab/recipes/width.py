@@ -31,4 +31,5 @@ RECIPE = Recipe(
         "smoke": (SMOKE,),
         "short": (SHORT,),
     },
+    stand_in=True,
 )

@@ -19,7 +19,10 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """The browser itself then refuses whatever would come from elsewhere."""
 
 UNREADABLE = "unreadable"
-LEARNING = "How the schedules were learned: the LR they set, and the hypergradient that moved them."
+LEARNING = (
+    "How the schedules were learned: the LR they set, and the hypergradient that moved them; and what each of the networks, from "
+    "the first (light) to the last (black), says by itself while the loss stays the same."
+)
 DOTS = "In the small drawings a dot is our mean, the line through it its spread, and a ring the paper's mean."
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlrsnet.lab.report.curves import Curve, drawn, over_seeds
 from mlrsnet.lab.report.numbers import short_text
-from mlrsnet.lab.report.runs import Points, Run
+from mlrsnet.lab.report.runs import ALONE_LOSS, Points, Run
 from mlrsnet.lab.report.styles import BLACK, Style
 from mlrsnet.lab.report.tables import Row, Table
 
@@ -90,8 +90,23 @@ def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
     panels = [
         Panel("LR (black) = factor x gamma (grey, dotted)", [*thin, *rates]),
         Panel("hypergradient", _lines(rows, styles, lambda run: run.series("hypergradient")), log=False, zero=True),
+        Panel(
+            f"each network of {rows[0].name} alone, LR / gamma at a loss of {ALONE_LOSS:g}", _alone(rows[0]), x="step"
+        ),
     ]
     return [render(panel) for panel in panels if panel.lines]
+
+
+def _alone(row: Row) -> list[Line]:
+    """The networks of one run, from the first (light) to the last (black)."""
+    found = drawn(row)[0].alone() if row.runs else []
+    greys = [f"#{round(200 * (1 - place / max(len(found) - 1, 1))):02X}" for place in range(len(found))]
+    curves = [over_seeds([points]) for points in found]
+    return [
+        Line(f"network {number}", Style(f"#{grey[1:] * 3}"), curve)
+        for number, (grey, curve) in enumerate(zip(greys, curves, strict=True), 1)
+        if curve is not None
+    ]
 
 
 def width(table: Table, styles: dict[str, Style]) -> list[Picture]:

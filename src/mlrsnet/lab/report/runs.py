@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import number
+from mlrsnet.nets import unroll
+from mlrsnet.schedule import Schedule
+from mlrsnet.storage import ScheduleError
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 """x, growing, and a finite y for each."""
 
 LEARNED_ROW, LEARNED_SCHEDULES = "MLR-SNet", ("learned", "mlr-snet")
+ALONE_LOSS, ALONE_STEPS = 5.0, 200
+"""The paper's loss, and enough steps for a network to settle."""
+
 LONGEST_ERROR = 160
 
 
@@ -134,6 +141,18 @@ class Run:
         losses = [line for line in rays.get(part) or [] if isinstance(line, list)]
         means = [sum(map(float, column)) / len(column) for column in zip(*losses, strict=False)]
         return points(zip(rays.get("distance") or [], means, strict=False))
+
+    def alone(self) -> list[Points]:
+        """What each network that the run has learned says to the same loss at every step, by itself (Fig. 6a of the paper)."""
+        folder = self.record.folder
+        if folder is None or not (folder / records.SCHEDULE).is_file():
+            return []
+        try:
+            phases = Schedule.load(folder / records.SCHEDULE).phases
+        except ScheduleError:
+            return []
+        losses = torch.full((ALONE_STEPS,), ALONE_LOSS)
+        return [points(enumerate(unroll([net], losses.to(net.initial_state())).tolist())) for net in phases]
 
     def lr(self) -> Points:
         """LR over epochs, from the trace of steps; from the epochs where there is no trace."""

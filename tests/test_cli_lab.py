@@ -174,7 +174,7 @@ def test_an_option_is_json_or_a_word(capsys, words, field, value):
         (["--schedule", "sgdr", "--option", "schedule.growth=0"], "growth must be a whole number >= 1, got 0"),
         (["--schedule", "learned", "--option", "schedule.schedule=5"], "schedule must be a word, got 5"),
         (["--schedule", "learned", "--option", "schedule.schedule=nope"], "there is no schedule named 'nope'"),
-        (["--task", "nope"], "the task must be one of digits, digits-c, cifar10"),
+        (["--task", "nope"], "the task must be one of digits, cifar10"),
         (["--model", "nope"], "model must be one of resnet18"),
         (["--optimizer", "nope"], "optimizer must be one of sgd"),
         (["--schedule", "nope"], "schedule must be one of fixed"),

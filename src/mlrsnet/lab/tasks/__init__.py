@@ -32,12 +32,6 @@ class Entry:
 def _known() -> dict[str, Entry]:
     known = {"digits": Entry("handwritten digits, 8x8 grey, shipped with scikit-learn", digits.load)}
     known["digits"].fixed["fraction"] = 1.0  # its split is fixed
-    known["digits-c"] = Entry(
-        "digits: trained on corrupted ones, tested on clean ones",
-        corrupted.load_digits,
-        corrupted.CorruptedOptions,
-        {"leaky": False, "generate": True},
-    )
     for name, those in sets.SETS.items():
         known[name] = Entry(those.about, sets.load)
         if name.startswith("cifar"):
@@ -46,6 +40,12 @@ def _known() -> dict[str, Entry]:
     for name, published in corrupted.PUBLISHED.items():
         about = f"{published.folder}: trained on corrupted pictures, tested on clean ones (Section 4.4 of the paper)"
         known[f"{name}-c"] = Entry(about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False})
+    known["digits-c"] = Entry(
+        "digits: trained on corrupted ones, tested on clean ones",
+        corrupted.load_digits,
+        corrupted.CorruptedOptions,
+        {"leaky": False, "generate": True},
+    )
     for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
         known[name] = Entry(f"{about}, by words", text.load_words, NoOptions)
         known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, NoOptions)

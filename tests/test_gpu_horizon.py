@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from mlrsnet import Gamma, HorizonTrainer, TaskSampler
-from mlrsnet.capture import Lane
 from mlrsnet.card import Card
 from mlrsnet.horizon import Data, Rivals
 from mlrsnet.horizon.fitness import calibrated_loss
@@ -45,13 +44,13 @@ def sampler(data, model=patch_net, optimizer="sgd", horizon=40):
     return TaskSampler([data], [model], horizons=(horizon, horizon), optimizers=(optimizer,), **settings)
 
 
-def population(tasks, data, precision="fp32", lane=None):
+def population(tasks, data, precision="fp32"):
     net, device = default_net(), data.inputs.device
     policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=0.3))), TASKS * MEMBERS, device)
     row = torch.cat([p.detach().flatten() for p in net.parameters()])
     noise = torch.randn(TASKS * MEMBERS, len(row), generator=torch.Generator().manual_seed(1))
     policy.set_weights((row + 0.1 * noise).to(device))
-    return Population(tasks[0], TASKS, MEMBERS, policy, data, precision, lane=lane)
+    return Population(tasks[0], TASKS, MEMBERS, policy, data, precision)
 
 
 @pytest.mark.parametrize("model", [patch_net, layer_net, convolutions])
@@ -81,17 +80,6 @@ def test_the_fused_networks_are_the_torch_calls(data):
     for _ in range(25):
         losses = torch.rand(MEMBERS, device=CUDA) + 0.5
         torch.testing.assert_close(fused.lrs(losses), plain.lrs(losses), rtol=2e-5, atol=1e-9)
-
-
-def test_populations_that_take_turns_share_the_memory_of_their_graphs(data):
-    on_gpu, lane = data.to(CUDA), Lane.on(CUDA)
-    first, second = sampler(data).sample(0, TASKS), sampler(data, layer_net, "adam").sample(1, TASKS)
-    alone = [population(tasks, on_gpu).train(tasks, calibrated_loss).losses for tasks in (first, second)]
-    made = [population(tasks, on_gpu, lane=lane) for tasks in (first, second)]
-    for _ in range(2):
-        for tasks, used, expected in zip((first, second), made, alone, strict=True):
-            found = used.train(tasks, calibrated_loss).losses
-            torch.testing.assert_close(found[:, :20], expected[:, :20], rtol=1e-3, atol=1e-4)
 
 
 def test_a_graph_is_used_again_for_other_tasks_and_horizons(data):

@@ -6,14 +6,13 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from mlrsnet.capture import Lane
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
 from mlrsnet.horizon.population import Population, Trained
 from mlrsnet.horizon.tasks import Data, Task
 
 MOST_POPULATIONS = 64
-"""Captured steps that are kept; each holds the weights of its trainings, what a step needs beside them is shared."""
+"""Captured steps that are kept; each holds the memory of its trainings."""
 
 P = TypeVar("P", bound=Policy)
 
@@ -31,7 +30,6 @@ class Pool(Generic[P]):
         self, policy: Callable[[int], P], device: torch.device, precision: str = "fp32", capture: bool = True
     ) -> None:
         self.policy, self.device, self.precision, self.capture = policy, device, precision, capture
-        self.lane = Lane.on(device)
         self.data: dict[Data, Data] = {}
         self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()
 
@@ -55,9 +53,7 @@ class Pool(Generic[P]):
         key = (*tasks[0].kind, len(tasks), members)
         if key not in self.populations:
             data, policy = self._on_device(tasks[0].data), self.policy(len(tasks) * members)
-            made = Population(
-                tasks[0], len(tasks), members, policy, data, self.precision, capture=self.capture, lane=self.lane
-            )
+            made = Population(tasks[0], len(tasks), members, policy, data, self.precision, capture=self.capture)
             self.populations[key] = made, policy
         self.populations.move_to_end(key)
         while len(self.populations) > MOST_POPULATIONS:

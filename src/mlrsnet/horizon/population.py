@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import log_softmax
 
 from mlrsnet import _check
-from mlrsnet.capture import Lane, captured
+from mlrsnet.capture import captured
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
@@ -58,7 +58,6 @@ class Population:
         precision: `fp32`, or `bf16` for autocast.
         capture: on a GPU, whether to capture the step; for models that decide something on the host in every forward, or
             copy from it, it has to be False.
-        lane: where to capture it; populations that take turns share one. One of its own if None.
 
     Dropout differs from member to member; everything else that is random is a task's, not a member's.
     """
@@ -73,7 +72,6 @@ class Population:
         precision: str = "fp32",
         *,
         capture: bool = True,
-        lane: Lane | None = None,
     ) -> None:
         self.data, self.policy, self.members = data, policy, members
         self.device = data.inputs.device
@@ -93,7 +91,7 @@ class Population:
         self.trace = torch.zeros(2, num_tasks * members, CHUNK, device=self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.eager_steps, self.capture = 0, capture
-        self.lane = lane or Lane.on(self.device)
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
         """Whole trainings, from fresh weights to the fitness on held-out data."""
@@ -176,7 +174,7 @@ class Population:
         """A step, captured where that is possible and its first steps were taken."""
         if self.graph is not None:
             self.graph.replay()
-        elif self.lane is None or not self.capture or self.eager_steps < WARM_UP:
+        elif self.stream is None or not self.capture or self.eager_steps < WARM_UP:
             self.step()
             self.eager_steps += 1
         else:
@@ -185,7 +183,7 @@ class Population:
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         try:
-            return captured(self.step, self.lane and self.lane.memory)[0]
+            return captured(self.step)[0]
         except RuntimeError as error:
             raise RuntimeError(
                 f"the step of {type(self.model).__name__} cannot be captured in a CUDA graph ({error}): pass capture=False, "
@@ -241,10 +239,10 @@ class Population:
     @contextmanager
     def _random(self, seed: int) -> Iterator[None]:
         """Dropout's masks, where a model has them: the same every time, and the user's random numbers left alone."""
-        devices = [self.device] if self.lane is not None else []
+        devices = [self.device] if self.stream is not None else []
         with torch.random.fork_rng(devices=devices):
             torch.default_generator.manual_seed(seed)
-            if self.lane is not None:
+            if self.stream is not None:
                 with torch.cuda.device(self.device):
                     torch.cuda.manual_seed(seed)
             yield
@@ -252,16 +250,15 @@ class Population:
     @contextmanager
     def _on_stream(self) -> Iterator[None]:
         """On a stream of its own, as a capture needs it; the user's waits for it, whatever happens."""
-        if self.lane is None:
+        if self.stream is None:
             yield
             return
-        stream = self.lane.stream
-        stream.wait_stream(torch.cuda.current_stream(self.device))
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
         try:
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(self.stream):
                 yield
         finally:
-            torch.cuda.current_stream(self.device).wait_stream(stream)
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
 
 class Rows:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mlrsnet import _check
 from mlrsnet.lab import records, tasks
@@ -33,21 +34,18 @@ class Job:
         """For progress bars."""
         return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
 
-    def trials(self) -> list[tuple[RunSpec, Path, dict[str, str]]]:
-        """Short trainings to choose a setting by: what, where, and how the report calls them."""
+    def trials(self, seed: int) -> "list[Job]":
+        """Short trainings to choose a setting by, as runs of a table of their own."""
         choice, spec, cell = self.cell.choice, self.cell.spec, self.cell
         if choice is None or spec is None:
             return []
-        found = []
-        for value in choice.values:
-            options = spec.schedule_options | {choice.option: value}
-            trial = replace(spec, epochs=min(spec.epochs, choice.epochs), schedule_options=options, seed=self.seed)
-            labels = {
-                "row": f"{cell.row}, {choice.option} {value:g}",
-                "column": f"{cell.column}: {choice.option} of {cell.row}, chosen by validation",
-            }
-            found.append((trial, Cell(labels["row"], labels["column"], trial).folder(self.seed), labels))
-        return found
+        column = f"{cell.column}: {choice.option} of {cell.row}, chosen by validation"
+        short = replace(spec, epochs=min(spec.epochs, choice.epochs))
+        trials = [
+            Cell(f"{cell.row}, {choice.option} {value:g}", column, _with(short, {choice.option: value}))
+            for value in choice.values
+        ]
+        return [replace(self, cell=trial, seed=seed) for trial in trials]
 
     @property
     def spec(self) -> RunSpec:
@@ -58,7 +56,11 @@ class Job:
             return replace(spec, seed=self.seed)
         source = Cell(*cell.learned_in, None).folder(self.seed) / records.SCHEDULE
         place = Path(os.path.relpath(source, cell.folder(self.seed))).as_posix()
-        return replace(spec, seed=self.seed, schedule_options=spec.schedule_options | {"schedule": place})
+        return _with(replace(spec, seed=self.seed), {"schedule": place})
+
+
+def _with(spec: RunSpec, options: dict[str, Any]) -> RunSpec:
+    return replace(spec, schedule_options=spec.schedule_options | options)
 
 
 def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]) -> list[Job]:
@@ -110,21 +112,22 @@ def reproduce(
         assert spec is not None
         tasks.load(spec.task, root=root, **spec.task_options)
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
-    found: list[Record] = []
-    shared = {"recipe": recipe.name, "scale": scale}
 
-    def make(spec: RunSpec, folder: Path, labels: dict[str, str], job: Job) -> Record:
+    def make(job: Job, options: dict[str, Any]) -> Record:
+        labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
+        spec, folder = _with(job.spec, options), out / job.cell.folder(job.seed)
         try:
             return run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job))
         except (RuntimeError, ScheduleError) as error:
             return _failed(spec, labels, folder, error)
 
+    found, settings = [], dict[tuple[str, str], dict[str, Any]]()
     for job in jobs:
-        first = replace(job, seed=chosen[0])
-        trials = [make(spec, out / place, shared | labels, first) for spec, place, labels in first.trials()]
-        spec = replace(job.spec, schedule_options=job.spec.schedule_options | _best(trials, job.cell.choice))
-        labels = shared | {"row": job.cell.row, "column": job.cell.column}
-        found.append(make(spec, out / job.cell.folder(job.seed), labels, job))
+        place = job.cell.row, job.cell.column
+        if place not in settings:  # chosen with the recipe's first seed, whichever are asked for now
+            trials = [make(trial, {}) for trial in job.trials(recipe.seeds[0])]
+            settings[place] = _best(trials, job.cell.choice)
+        found.append(make(job, settings[place]))
     return found
 
 

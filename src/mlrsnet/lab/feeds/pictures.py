@@ -118,7 +118,7 @@ class PictureData:
         self.val = PictureFeed(task, "val", min(batch_size, len(task.val.labels)), seed + 2**32, device)
         self.parts = {
             name: Pictures(part.images.to(device), part.labels.to(device))
-            for name, part in (("train", task.train[SOME]), ("val", task.val), ("test", task.test))
+            for name, part in (("val", task.val), ("test", task.test))
         }
         self.normalise = self.train.normalise
 
@@ -129,6 +129,9 @@ class PictureData:
     @torch.no_grad()
     def evaluate(self, model: nn.Module, part: str) -> Score:
         """See `Data`. Sums stay on the device until the end."""
+        if part == "train" and part not in self.parts:
+            some = self.task.train[SOME]
+            self.parts[part] = Pictures(some.images.to(self.device), some.labels.to(self.device))
         pictures = self.parts[part]
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         for images, labels in zip(pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True):

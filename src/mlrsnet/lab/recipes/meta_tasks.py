@@ -60,7 +60,7 @@ RECIPE = Recipe(
     cells,
     notes={
         "all": (
-            "Perplexity and accuracy are those of the test on CIFAR-100; the meta-trainings themselves stand beside.",
+            "What counts are the accuracies of the test on CIFAR-100; the meta-trainings themselves stand beside.",
         ),
         "smoke": (SMOKE,),
         "short": (SHORT,),

@@ -8,7 +8,18 @@ T_val = 100. The paper reports 94.80 (CIFAR-10) and 80.44 (CIFAR-100) for MLR-SN
 from dataclasses import replace
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import HYPER_LRS, SCALES, SHORT, TRIAL_EPOCHS, Paper, adapted, hand_designed, meta_trained
+from mlrsnet.lab.recipes.rows import (
+    HYPER_LRS,
+    SCALES,
+    SHORT,
+    TRIAL_EPOCHS,
+    Paper,
+    Scale,
+    adapted,
+    hand_designed,
+    meta_trained,
+    with_momentum,
+)
 
 PAPER: dict[str, Paper] = {
     "CIFAR-10": {
@@ -39,14 +50,19 @@ SMALL = replace(SCALES["smoke"], epochs=30, t_val=5)
 
 
 def cells(scale: str) -> list[Cell]:
-    """Nine rows a column; the smoke scale has one column, the short one ResNet-18 in both."""
+    """Nine rows a column."""
+    found = accuracy_cells(scale, SMALL if scale == "smoke" else SCALES[scale], PAPER)
+    return [replace(cell, column="Digits") for cell in found] if scale == "smoke" else found
+
+
+def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:
+    """Tables 1 and 2; the smoke scale has one column, the short one ResNet-18 in both."""
     small, found = scale == "smoke", []
-    chosen = SMALL if small else SCALES[scale]
-    for name, task, model in COLUMNS[:1] if small else COLUMNS:
-        base, paper = chosen.spec(task, "resnet18" if scale == "short" else model), PAPER[name]
-        column = "Digits" if small else name
-        found += [Cell(row, column, spec, paper[row]) for row, spec in hand_designed(base, chosen).items()]
-        found += adapted(base, column, small=small, paper=paper)
+    for column, task, model in COLUMNS[:1] if small else COLUMNS:
+        base, paper = chosen.spec(task, "resnet18" if scale == "short" else model), numbers[column]
+        rows = hand_designed(base, chosen, momentum=momentum)
+        found += [Cell(row, column, spec, paper[row]) for row, spec in rows.items()]
+        found += adapted(with_momentum(base, chosen) if momentum else base, column, small=small, paper=paper)
         found.append(Cell("MLR-SNet", column, meta_trained(base, chosen), paper["MLR-SNet"]))
     return found
 

@@ -4,8 +4,8 @@ The paper reports 95.08 (MultiStep) and 80.93 (SGDR) as the best, MLR-SNet 94.80
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, Paper, adapted, hand_designed, meta_trained, with_momentum
-from mlrsnet.lab.recipes.table1 import COLUMNS
+from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, Paper
+from mlrsnet.lab.recipes.table1 import accuracy_cells
 
 PAPER: dict[str, Paper] = {
     "CIFAR-10": {
@@ -34,15 +34,8 @@ PAPER: dict[str, Paper] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """Every row on both tasks; the smoke scale has one task, the short one ResNet-18 on both."""
-    chosen, small, found = SCALES[scale], scale == "smoke", []
-    for column, task, model in COLUMNS[:1] if small else COLUMNS:
-        base, paper = chosen.spec(task, "resnet18" if scale == "short" else model), PAPER[column]
-        rows = hand_designed(base, chosen, momentum=True)
-        found += [Cell(row, column, spec, paper[row]) for row, spec in rows.items()]
-        found += adapted(with_momentum(base, chosen), column, small=small, paper=paper)
-        found.append(Cell("MLR-SNet", column, meta_trained(base, chosen), paper["MLR-SNet"]))
-    return found
+    """Table 1's, with momentum."""
+    return accuracy_cells(scale, SCALES[scale], PAPER, momentum=True)
 
 
 RECIPE = Recipe(

@@ -548,6 +548,19 @@ def test_reproduce_names_a_mistake_and_leaves_nothing(capsys, tmp_path, words, m
     assert not list(tmp_path.iterdir())
 
 
+def test_the_theory_is_computed_and_reported(capsys):
+    words = ("reproduce", "theory", "--out", "t", "--seeds", 3)
+    code, out, err = run(capsys, *words)
+    assert code == 0, err
+    assert "Convergence (smoke): Theorem 1: loss" in out
+    assert json.loads(Path("t/study.json").read_text())["seed"] == 3
+    before = Path("t/report.md").read_text()
+    assert run(capsys, *words)[0] == 0
+    assert Path("t/report.md").read_text() == before
+    assert "--only belongs to a single recipe of trainings, got theory" in complaint(capsys, *words, "--only", "T")
+    assert "t holds theory at scale smoke: use another --out" in complaint(capsys, *words, "--scale", "paper")
+
+
 def test_an_unknown_recipe_lists_the_known(capsys):
     assert "recipe must be one of table1" in complaint(capsys, "reproduce", "table99")
 
@@ -671,6 +684,7 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
     assert {path.parent.name for path in Path("t").glob("*/recipe.json")} == set(two)
     page = Path("t/report.md").read_text()
     assert all(recipe.title in page for recipe in two.values())
+    assert "### Theorem 3: meta-gradient" in page
     assert "1 of" not in out
     assert "--only belongs to a single recipe" in complaint(capsys, *words, "--only", "Fixed")
 
@@ -684,5 +698,6 @@ def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeyp
         return []
 
     monkeypatch.setattr(screen, "reproduce", without_data)
+    monkeypatch.setattr(screen, "study", lambda name, scale, out, **options: out)
     message = complaint(capsys, "reproduce", "all", "--scale", "short", "--out", "t", code=1)
     assert "table1: cifar10 was not found" in message

@@ -13,7 +13,8 @@ from mlrsnet import hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1
 from mlrsnet.lab.report import read_report, write_report
-from mlrsnet.lab.reproduce import choose, reproduce
+from mlrsnet.lab.report.studies import panels
+from mlrsnet.lab.reproduce import choose, reproduce, study
 from mlrsnet.lab.spec import RunSpec
 
 TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-100 with WideResNet-28-10
@@ -254,6 +255,25 @@ def test_a_row_without_a_run_says_why_when_it_is_asked_for():
     recipe = Recipe("one", "One", "Nothing.", lambda scale: cells)
     with pytest.raises(ValueError, match="there is nothing to run for Later: it is not written yet"):
         choose(recipe, "smoke", [0], ["Later"])
+
+
+def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_the_noise(tmp_path):
+    path = study("theory", "smoke", tmp_path)
+    loss, gradient, meta_gradient = json.loads(path.read_text())["grids"]
+
+    def column(grid, name):
+        return [row[grid["columns"].index(name)] for row in grid["rows"]]
+
+    assert all(all(column(grid, "holds")) for grid in (loss, gradient, meta_gradient))
+    much = [sigma > 1 for sigma in column(loss, "sigma")]
+    assert any(much)
+    assert column(loss, "printed holds") == [not noisy for noisy in much]
+    assert all(column(meta_gradient, "conditions met"))
+    (found,) = read_report(tmp_path).studies
+    assert [len(panel.lines) for panel in panels(found)] == [4, 2, 2]
+    html, text = write_report(tmp_path)
+    assert html.read_text().count("<img") == 3
+    assert "| quadratic | 300 |" in text.read_text()
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -346,6 +346,28 @@ def test_odd_values_in_a_record_do_not_cost_the_report(tmp_path):
     assert read(tmp_path).unreadable == []
 
 
+def test_odd_values_in_a_study_do_not_cost_the_report(tmp_path):
+    odd = {
+        "title": "Odd <b>",
+        "notes": 3,
+        "grids": [3, {"title": "t"}, {"title": "One", "columns": ["a", 2], "rows": [[1], 5, [None, "x|y"]]}],
+        "figures": [
+            "x",
+            {"lines": {"none": 3, "cut": [[1, 2], [0.5]], "below": [[1], [-1]], "infinite": [[1], [None]]}},
+        ],
+    }
+    (tmp_path / "study.json").write_text(json.dumps(odd))
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "study.json").write_text("{}")
+    html, markdown = texts(tmp_path)
+    assert "Odd &lt;b&gt;" in html
+    assert "| - | x\\|y |" in markdown
+    assert html.count("<img") == 1
+    (place, reason), *_ = read(tmp_path).unreadable
+    assert place == "bad/study.json"
+    assert "has no title" in reason
+
+
 def test_a_run_can_be_reported_while_its_epochs_are_being_written(tmp_path):
     folder = leave_run(tmp_path / "a", row="Fixed", until=3, status="running")
     whole = (folder / "epochs.jsonl").read_text()

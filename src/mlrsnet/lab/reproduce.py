@@ -2,14 +2,16 @@
 
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
+from mlrsnet.card import versions
 from mlrsnet.lab import records, tasks
-from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, Cell, Choice, Recipe
+from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, STUDIES, STUDY, Cell, Choice, Recipe
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import resolve, run
@@ -131,6 +133,18 @@ def reproduce(
     return found
 
 
+def study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
+    """Compute a study below `out`: seconds to a minute, on the CPU, always anew; its file is returned."""
+    chosen = STUDIES[_check.one_of("study", name, STUDIES)]
+    _check.one_of("scale", scale, SCALES)
+    _earlier(out, STUDY, name, scale)
+    start = time.perf_counter()
+    found = chosen.findings(scale, _check.whole_number("seed", seed, 0))
+    made = {"versions": versions(), "device": "cpu", "commit": records.commit(), "seconds": time.perf_counter() - start}
+    write_atomically(out / STUDY, records.dumps(found | made, indent=1).encode())
+    return out / STUDY
+
+
 def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float]:
     """The value whose trial had the best validation result; one that went astray is the worst."""
     if choice is None:
@@ -157,17 +171,24 @@ def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exceptio
     return Record({"format": records.FORMAT, **data}, folder=folder)
 
 
-def _seeds_below(out: Path, name: str, scale: str) -> set[int]:
-    """Of runs that an earlier call made there; another recipe's folder is refused."""
-    path = out / RECIPE
+def _earlier(out: Path, file: str, name: str, scale: str) -> dict[str, Any]:
+    """What an earlier call left there, empty where none did; another recipe's folder is refused."""
+    path = out / file
     if not path.is_file():
-        return set()
+        return {}
     try:
-        earlier = records.loads(path.read_text())
-        same = (earlier["name"], earlier["scale"]) == (name, scale)
-        seeds = {int(seed) for seed in earlier["seeds"]}
+        earlier = dict(records.loads(path.read_text()))
+        there = earlier["name"], earlier["scale"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} cannot be read ({error}): delete it, or use another --out") from None
-    if not same:
-        raise ValueError(f"{out} holds {earlier['name']} at scale {earlier['scale']}: use another --out")
-    return seeds
+    if there != (name, scale):
+        raise ValueError(f"{out} holds {there[0]} at scale {there[1]}: use another --out")
+    return earlier
+
+
+def _seeds_below(out: Path, name: str, scale: str) -> set[int]:
+    """Of runs that an earlier call made there."""
+    try:
+        return {int(seed) for seed in _earlier(out, RECIPE, name, scale).get("seeds", ())}
+    except TypeError as error:
+        raise ValueError(f"{out / RECIPE} cannot be read ({error}): delete it, or use another --out") from None

@@ -11,7 +11,7 @@ from mlrsnet.lab.spec import RunSpec
 SCALES = ("smoke", "short", "paper")
 """smoke: a CPU, embedded data, seconds. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
 
-RECIPE = "recipe.json"
+RECIPE, STUDY = "recipe.json", "study.json"
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,43 @@ class Recipe:
             ],
             "averages": [asdict(average) for average in self.averages(scale)],
         }
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of a study: numbers, words and yes or no."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[float | str | bool]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture of a study: named lines of (x, y), both axes logarithmic."""
+
+    title: str
+    x: str
+    lines: dict[str, tuple[Sequence[float], Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A part of the paper that is computed, not trained: `measure(scale, seed)` gives its tables and pictures."""
+
+    name: str
+    title: str
+    claim: str
+    measure: Callable[[str, int], tuple[Sequence[Grid], Sequence[Figure]]]
+    notes: tuple[str, ...] = ()
+
+    def findings(self, scale: str, seed: int) -> dict[str, Any]:
+        """For the report: what was measured, as plain JSON."""
+        grids, figures = self.measure(scale, seed)
+        said = {"name": self.name, "title": self.title, "scale": scale, "claim": self.claim, "notes": self.notes}
+        found = {"grids": [asdict(grid) for grid in grids], "figures": [asdict(figure) for figure in figures]}
+        return {"format": 1, **said, "seed": seed, **found}
 
 
 def _renamed(cell: Cell) -> Cell:

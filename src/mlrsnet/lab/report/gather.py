@@ -1,16 +1,17 @@
 """What lies below a folder: runs, the recipes they belong to, and what could not be read."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlrsnet.lab import records
 from mlrsnet.lab.report.numbers import Stat, number
 from mlrsnet.lab.report.runs import Run, read, table
 
-RECIPE = "recipe.json"
+T = TypeVar("T")
+RECIPE, STUDY = "recipe.json", "study.json"
 PAPER_SCALE = "paper"
 
 
@@ -54,6 +55,17 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Study:
+    """What `mlrsnet reproduce` has computed where there is nothing to train: the file as it is."""
+
+    title: str
+    scale: str
+    claim: str
+    notes: tuple[str, ...]
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Gathered:
     """Recipes with their runs, runs of no recipe, and (place, reason) of what could not be read."""
 
@@ -61,15 +73,17 @@ class Gathered:
     recipes: list[tuple[Recipe, list[Run]]]
     loose: list[Run]
     unreadable: list[tuple[str, str]]
+    studies: list[Study]
 
 
 def gather(root: Path) -> Gathered:
     """Everything below `root`; one ValueError if there is no run at all."""
     folders = list(records.find(root))
-    if not folders:
+    if not folders and not any(root.rglob(STUDY)):
         raise ValueError(f"there is no run below {root}: pass a folder that `mlrsnet train` or `reproduce` has written")
     unreadable: list[tuple[str, str]] = []
-    recipes = dict(_recipes(root, unreadable))
+    recipes = dict(_read_all(root, RECIPE, parse, unreadable))
+    studies = [study for _, study in _read_all(root, STUDY, parse_study, unreadable)]
     runs = list(_runs(root, folders, unreadable))
     groups: dict[tuple[Path, str, str], list[Run]] = {
         (folder, recipe.name, recipe.scale): [] for folder, recipe in recipes.items()
@@ -82,7 +96,8 @@ def gather(root: Path) -> Gathered:
         else:
             groups.setdefault(key, []).append(run)
     pairs = [(_recipe_of(key, recipes), group) for key, group in groups.items()]
-    return Gathered(root.resolve().name, sorted(pairs, key=lambda pair: _in_order(pair[0])), loose, sorted(unreadable))
+    pairs.sort(key=lambda pair: _in_order(pair[0]))
+    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), studies)
 
 
 def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) -> Iterator[Run]:
@@ -93,8 +108,10 @@ def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) ->
             unreadable.append((folder.relative_to(root).as_posix(), _reason(error, root)))
 
 
-def _recipes(root: Path, unreadable: list[tuple[str, str]]) -> Iterator[tuple[Path, Recipe]]:
-    for path in sorted(root.rglob(RECIPE)):
+def _read_all(
+    root: Path, name: str, parse: Callable[[Any], T], unreadable: list[tuple[str, str]]
+) -> Iterator[tuple[Path, T]]:
+    for path in sorted(root.rglob(name)):
         try:
             yield path.parent, parse(json.loads(path.read_text()))
         except (ValueError, OSError, RecursionError) as error:
@@ -150,6 +167,14 @@ def parse(data: Any) -> Recipe:
         paper_setting=str(data.get("paper_setting") or ""),
         averages=tuple(_average(one) for one in map(table, _list(data, "averages"))),
     )
+
+
+def parse_study(data: Any) -> Study:
+    """The study of a study.json; one ValueError if it is not one."""
+    if not isinstance(data, dict) or not isinstance(data.get("title"), str):
+        raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it anew")
+    notes = tuple(map(str, _list(data, "notes")))
+    return Study(data["title"], str(data.get("scale") or ""), str(data.get("claim") or ""), notes, data)
 
 
 def _cell(cell: dict[str, Any]) -> Cell:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlrsnet.lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
-from mlrsnet.lab.report.tables import Section, Table
+from mlrsnet.lab.report.tables import Section, Study, Table
 
 HOW_TO_READ = (
     "The last epoch's test result is what counts: mean ± sample standard deviation over the runs that have come to their "
@@ -53,6 +53,6 @@ def describe(table: Table) -> str:
     return f"{metric.title.capitalize()}, {better} is better.{shared}"
 
 
-def heading(section: Section) -> str:
+def heading(section: Section | Study) -> str:
     """Its title and, where there is one, its scale."""
     return f"{section.title} [scale: {section.scale}]" if section.scale else section.title

@@ -3,7 +3,8 @@
 import re
 
 from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
-from mlrsnet.lab.report.tables import Report, Section, Table
+from mlrsnet.lab.report.studies import grids
+from mlrsnet.lab.report.tables import Report, Section, Study, Table
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -11,9 +12,11 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 def markdown(report: Report) -> str:
     """The whole report."""
     facts = [f"- {key}: {escape(value)}" for key, value in report.facts.items()]
-    parts = [f"# Runs in {escape(report.name)}", "\n".join(facts), HOW_TO_READ]
+    parts = [f"# Runs in {escape(report.name)}", "\n".join(facts), HOW_TO_READ if report.runs else ""]
     for section in report.sections:
         parts += _section(section)
+    for study in report.studies:
+        parts += _study(study)
     if report.unreadable:
         lines = [f"- {escape(place)}: {escape(reason)}" for place, reason in report.unreadable]
         parts += ["## Could not be read", "\n".join(lines)]
@@ -38,10 +41,21 @@ def _section(section: Section) -> list[str]:
     return parts
 
 
+def _study(study: Study) -> list[str]:
+    notes = "\n".join(f"- {escape(note)}" for note in study.notes)
+    parts = [f"## {escape(heading(study))}", escape(study.claim), notes]
+    for grid in grids(study):
+        parts += [f"### {escape(grid.title)}", escape(grid.note), _lines(grid.columns)]
+    return parts
+
+
 def _table(table: Table) -> str:
-    shown = columns(table)
-    lines = [[column.title for column in shown], ["---:" if column.numeric else "---" for column in shown]]
-    lines += [[_cell(column, index) for column in shown] for index in range(len(table.rows))]
+    return _lines(columns(table))
+
+
+def _lines(shown: list[Column]) -> str:
+    lines = [[escape(column.title) for column in shown], ["---:" if column.numeric else "---" for column in shown]]
+    lines += [[_cell(column, index) for column in shown] for index in range(len(shown[0].cells))]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -10,10 +10,11 @@ from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, he
 from mlrsnet.lab.report.marks import dots, span, swatch
 from mlrsnet.lab.report.markup import Html, element, join
 from mlrsnet.lab.report.numbers import count_text, metric_text
-from mlrsnet.lab.report.pictures import Picture, meta_training, training, width
+from mlrsnet.lab.report.pictures import Picture, meta_training, render, training, width
 from mlrsnet.lab.report.runs import Run
+from mlrsnet.lab.report.studies import grids, panels
 from mlrsnet.lab.report.styles import Style, styles
-from mlrsnet.lab.report.tables import Report, Row, Section, Table
+from mlrsnet.lab.report.tables import Report, Row, Section, Study, Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """The browser itself then refuses whatever would come from elsewhere."""
@@ -31,6 +32,7 @@ def page(report: Report) -> str:
     looks = styles(table.rows for section in report.sections for table in section.tables)
     parts = [_header(report), _contents(report)]
     parts += [_section(f"s{number}", section, looks) for number, section in enumerate(report.sections, 1)]
+    parts += [_study(f"t{number}", study) for number, study in enumerate(report.studies, 1)]
     parts += [_unreadable(report)] if report.unreadable else []
     body = element("body", element("main", join(parts, "\n")))
     return "<!DOCTYPE html>\n" + element("html", _head(report), "\n", body, lang="en") + "\n"
@@ -56,7 +58,7 @@ def _header(report: Report) -> Html:
         element("p", "mlrsnet report", class_="kind"),
         element("h1", report.name),
         element("dl", *facts, class_="facts"),
-        element("p", HOW_TO_READ, " ", DOTS, class_="quiet"),
+        element("p", HOW_TO_READ, " ", DOTS, class_="quiet") if report.runs else "",
     )
 
 
@@ -65,6 +67,7 @@ def _contents(report: Report) -> Html:
         element("li", _link(f"s{number}", heading(section)), _tables_of(number, section))
         for number, section in enumerate(report.sections, 1)
     ]
+    links += [element("li", _link(f"t{number}", heading(study))) for number, study in enumerate(report.studies, 1)]
     if report.unreadable:
         links.append(element("li", _link(UNREADABLE, "Could not be read")))
     return element("nav", element("ul", *links), aria_label="Contents") if len(links) > 1 else Html("")
@@ -80,24 +83,53 @@ def _link(anchor: str, text: str) -> Html:
 
 
 def _section(anchor: str, section: Section, looks: dict[str, Style]) -> Html:
+    parts = _opening(section, section.warning)
+    parts += [_table(f"{anchor}-{index}", table, looks) for index, table in enumerate(section.tables, 1)]
+    return element("section", join(parts, "\n"), id=anchor)
+
+
+def _opening(section: Section | Study, warning: str = "") -> list[Html]:
     scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
     parts = [element("h2", section.title, *scale)]
     if section.claim:
         parts.append(element("p", element("b", "The paper: "), section.claim, class_="claim"))
-    if section.warning:
-        parts.append(element("p", section.warning, class_="warning"))
+    if warning:
+        parts.append(element("p", warning, class_="warning"))
     if section.notes:
         parts.append(element("ul", *(element("li", note) for note in section.notes), class_="notes"))
-    parts += [_table(f"{anchor}-{index}", table, looks) for index, table in enumerate(section.tables, 1)]
+    return parts
+
+
+def _study(anchor: str, study: Study) -> Html:
+    parts = _opening(study)
+    for grid in grids(study):
+        shown = grid.columns
+        body = [
+            element("tr", *(element("td", column.cells[index], class_=_kind(column)) for column in shown))
+            for index in range(len(shown[0].cells))
+        ]
+        parts += [element("h3", grid.title), element("p", grid.note, class_="quiet")]
+        parts.append(_scrolling([_head_of(column) for column in shown], body, grid.title))
+    drawn = panels(study)
+    looks = {line.name: line.style for panel in drawn for line in panel.lines}
+    keys = [element("span", swatch(look), name, class_="key") for name, look in looks.items()]
+    parts.append(_figure([render(panel) for panel in drawn], join(keys, " ")))
     return element("section", join(parts, "\n"), id=anchor)
+
+
+def _scrolling(head: list[Html], body: list[Html], label: str) -> Html:
+    rows = element("table", element("thead", element("tr", *head)), "\n", element("tbody", join(body, "\n")))
+    return element("div", rows, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _head_of(column: Column) -> Html:
+    return element("th", column.title, scope="col", class_=_kind(column))
 
 
 def _table(anchor: str, table: Table, looks: dict[str, Style]) -> Html:
     parts = [element("h3", table.title), element("p", describe(table), class_="quiet")]
     parts += [element("p", note, class_="warning") for note in table.notes]
-    parts.append(
-        element("div", _grid(table, looks), class_="scroll", tabindex="0", role="region", aria_label=table.title)
-    )
+    parts.append(_grid(table, looks))
     said = [element("li", element("b", row), ": ", remark) for row, remark in remarks(table)]
     parts += [element("ul", *said, class_="notes")] if said else []
     parts += [_figure(training(table, looks), _legend(table, looks)), _figure(meta_training(table, looks), LEARNING)]
@@ -107,12 +139,12 @@ def _table(anchor: str, table: Table, looks: dict[str, Style]) -> Html:
 
 def _grid(table: Table, looks: dict[str, Style]) -> Html:
     shown, ends = columns(table), span(table)
-    head = [element("th", column.title, scope="col", class_=_kind(column)) for column in shown]
+    head = [_head_of(column) for column in shown]
     if ends:
         low, high = (element("span", metric_text(end)) for end in ends)
         head.insert(2, element("th", element("div", low, high, class_="ends"), scope="col"))
     body = [_line(table, row, index, shown, ends, looks.get(row.name)) for index, row in enumerate(table.rows)]
-    return element("table", element("thead", element("tr", *head)), "\n", element("tbody", join(body, "\n")))
+    return _scrolling(head, body, table.title)
 
 
 def _line(

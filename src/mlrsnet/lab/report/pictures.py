@@ -60,6 +60,7 @@ class Panel:
     zoom: bool = False
     zero: bool = False
     x: str = "epoch"
+    log_x: bool = False
 
 
 def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
@@ -155,9 +156,21 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.axhline(0, color="#B0B0B0", linewidth=1)
     for line in sorted(panel.lines, key=lambda line: line.style.colour == BLACK):  # black on top
         _draw_line(axes, line, bottom if panel.log else -np.inf)
-    axes.set_xlim(0, max(1, np.ceil(max(line.curve.x[-1] for line in panel.lines))))
+    if panel.log_x:
+        _log_ticks(axes, np.unique(np.concatenate([line.curve.x for line in panel.lines])))
+    else:
+        axes.set_xlim(0, max(1, np.ceil(max(line.curve.x[-1] for line in panel.lines))))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _log_ticks(axes: Any, there: np.ndarray[Any, Any]) -> None:
+    """At the points themselves, which are few."""
+    from matplotlib.ticker import NullLocator
+
+    axes.set_xscale("log")
+    axes.set_xticks(there, [f"{x:,g}" for x in there])
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _plain_ticks(axis: Any, linear: bool) -> None:
@@ -183,13 +196,13 @@ def _draw_line(axes: Any, line: Line, bottom: float) -> None:
 def limits(panel: Panel) -> tuple[float, float]:
     """The y axis: all of the data, unless that hides what there is to see.
 
-    A log axis keeps within `DECADES`; a zoomed one starts at what is reached after a quarter of the epochs, because the
+    A log axis keeps within `DECADES` over epochs; a zoomed one starts at what is reached after a quarter of the epochs, because the
     first steep rise leaves no room for the differences at the end.
     """
     every = np.concatenate([y for line in panel.lines for y in (line.curve.low, line.curve.high)])
     every = every[np.isfinite(every)]
     if panel.log:
-        return _log_limits(every[every > 0])
+        return _log_limits(every[every > 0], np.inf if panel.log_x else DECADES)
     low, high = (every.min(), every.max()) if len(every) else (0.0, 1.0)
     if panel.zoom:
         end = max(line.curve.x[-1] for line in panel.lines)
@@ -199,15 +212,16 @@ def limits(panel: Panel) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _log_limits(positive: np.ndarray[Any, Any]) -> tuple[float, float]:
+def _log_limits(positive: np.ndarray[Any, Any], decades: float) -> tuple[float, float]:
     if not len(positive):
         return 0.1, 1.0
     low, high, middle = float(positive.min()), float(positive.max()), float(np.median(positive))
-    low, high = max(low, middle / 10 ** (DECADES / 2)), min(high, middle * 10 ** (DECADES / 2))
+    low, high = max(low, middle / 10 ** (decades / 2)), min(high, middle * 10 ** (decades / 2))
     margin = max((high / low) ** 0.05, 1.1)
     return low / margin, high * margin
 
 
 def _alt(panel: Panel) -> str:
     ends = ", ".join(f"{line.name} {short_text(float(line.curve.mean[-1]))}" for line in panel.lines)
-    return f"{panel.title} over {panel.x}s, ending at: {ends}"
+    over = panel.x if panel.log_x else f"{panel.x}s"
+    return f"{panel.title} over {over}, ending at: {ends}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet.lab import records
-from mlrsnet.lab.report.gather import Average, Cell, Gathered, Recipe
+from mlrsnet.lab.report.gather import Average, Cell, Gathered, Recipe, Study
 from mlrsnet.lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
 from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
@@ -137,6 +137,7 @@ class Report:
     name: str
     sections: list[Section]
     unreadable: list[tuple[str, str]]
+    studies: list[Study]
 
     @property
     def runs(self) -> list[Run]:
@@ -152,7 +153,7 @@ class Report:
     @property
     def facts(self) -> dict[str, str]:
         """Where the numbers come from."""
-        data = [run.record.data for run in self.runs]
+        data = [*(run.record.data for run in self.runs), *(study.data for study in self.studies)]
         versions = [table(one.get("versions")) for one in data]
         found = {
             "runs": f"{len(self.runs)}: {self.statuses}" if self.runs else "",
@@ -169,7 +170,7 @@ def build(gathered: Gathered) -> Report:
     sections = [_of_recipe(recipe, runs) for recipe, runs in gathered.recipes]
     if gathered.loose:
         sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
-    return Report(gathered.name, sections, gathered.unreadable)
+    return Report(gathered.name, sections, gathered.unreadable, gathered.studies)
 
 
 def newest(dates: Iterable[Any]) -> str:

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mlrsnet import _check
 from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES, SCALES
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, STUDY
 from mlrsnet.lab.report import read_report, write_report
-from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce
+from mlrsnet.lab.report.studies import grids
+from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce, study
 from mlrsnet.lab.screen.progress import Bar, bars
-from mlrsnet.lab.screen.tables import summary
+from mlrsnet.lab.screen.tables import plain, summary
 from mlrsnet.lab.screen.train import boards, raise_failed
 from mlrsnet.lab.watch import Watcher
 
@@ -20,6 +22,8 @@ def show_recipes() -> None:
     for recipe in RECIPES.values():
         counts = [f"{scale} {len(choose(recipe, scale, recipe.seeds, ()))}" for scale in SCALES]
         print(f"{recipe.name:12} {recipe.title} (runs: {', '.join(counts)})")
+    for one in STUDIES.values():
+        print(f"{one.name:12} {one.title} (computed, not trained)")
 
 
 def show_reproduce(
@@ -36,14 +40,21 @@ def show_reproduce(
     """Run a recipe and report on it; `all`: every one, in folders of their own, with one report on all of them."""
     console, found, not_run = Console(), [], []
     whole = name == ALL
-    if whole and only:
-        raise ValueError(f"--only belongs to a single recipe, got {ALL}: name the recipe")
+    if only and (whole or name in STUDIES):
+        raise ValueError(
+            f"--only belongs to a single recipe of trainings, got {name}: leave it out, or name the recipe"
+        )
+    if not whole:
+        _check.one_of("recipe", name, (*RECIPES, *STUDIES))
     if whole and seeds is None and scale == "smoke":
         seeds = (0,)
     try:
         with bars(console) as progress:
-            for one in RECIPES if whole else [name]:
+            for one in (*RECIPES, *STUDIES) if whole else [name]:
                 folder = out / one if whole else out
+                if one in STUDIES:
+                    study(one, scale, folder, seed=seeds[0] if seeds else 0)
+                    continue
 
                 def watch(job: Job, folder: Path = folder) -> list[Watcher]:
                     place = folder / job.cell.folder(job.seed)
@@ -62,13 +73,21 @@ def show_reproduce(
             f"the same command goes on where it was stopped, `mlrsnet report {out}` shows what is there"
         ) from None
     failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
-    if out.is_dir() and any(records.find(out)):
-        page, _ = write_report(out)
-        for section in read_report(out).sections:
-            for table in section.tables:
-                console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
-        print(f"report: {page}")
+    if out.is_dir() and any(path for kind in (records.RECORD, STUDY) for path in out.rglob(kind)):
+        _print_tables(console, out, scale)
     raise_failed([*failed, *not_run], len(found) + len(not_run))
+
+
+def _print_tables(console: Console, out: Path, scale: str) -> None:
+    page, _ = write_report(out)
+    report = read_report(out)
+    for section in report.sections:
+        for table in section.tables:
+            console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
+    for computed in report.studies:
+        for grid in grids(computed):
+            console.print(plain(grid.columns, f"{computed.title} ({scale}): {grid.title}"))
+    print(f"report: {page}")
 
 
 def show_report(folder: Path, out: Path | None) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.layout import columns
+from mlrsnet.lab.report.layout import Column, columns
 from mlrsnet.lab.report.tables import Table as Results
 
 LEFT_TO_THE_REPORT = ("train loss", "s / epoch")
@@ -30,12 +30,17 @@ def run_lines(found: Sequence[Record]) -> list[str]:
 
 def summary(results: Results, title: str) -> Table:
     """A table of the report: means over the seeds."""
-    table = Table(title=title, box=SIMPLE_HEAD, caption="training loss, seconds, curves: in the report")
     shown = [column for column in columns(results) if column.title not in LEFT_TO_THE_REPORT]
+    return plain(shown, title, "training loss, seconds, curves: in the report")
+
+
+def plain(shown: Sequence[Column], title: str, caption: str = "curves: in the report") -> Table:
+    """Columns of text."""
+    table = Table(title=title, box=SIMPLE_HEAD, caption=caption)
     for column in shown:
         width = 12 if column.numeric and column.title != "seeds" else 0
         table.add_column(column.title, justify="right" if column.numeric else "left", min_width=width)
-    for index in range(len(results.rows)):
+    for index in range(len(shown[0].cells)):
         cells = [(column.cells[index], "bold" if index in column.bold else "") for column in shown]
         table.add_row(*(Text(text, style) for text, style in cells))
     return table

@@ -13,7 +13,7 @@ import torch
 from commands import complaint, ctrl_c, run, status
 from test_schedule import LOSSES, official_checkpoint
 
-from mlrsnet import LSTMNet, Schedule, __version__, cli, load
+from mlrsnet import LSTMNet, Schedule, __version__, cli, doctor, load
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
 from mlrsnet.lab.screen import demo as screen_demo
@@ -319,3 +319,39 @@ def test_a_damaged_checkpoint_is_named(capsys, tmp_path, ctrl_c):
     assert "delete it to begin anew" in message
     (tmp_path / "a.safetensors.run" / CHECKPOINT).unlink()
     assert run(capsys, *META, 2, "--out", "a.safetensors")[0] == 0
+
+
+def test_doctor_says_what_a_bug_report_needs_and_tests_itself(capsys):
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    for word in (__version__, str(torch.__version__), "cifar10-patches", "cpu", "lab"):
+        assert word in out
+    assert out.count("\n  ok ") >= 5
+    assert "FAILED" not in out
+    code, out, _ = run(capsys, "doctor", "--json")
+    told = json.loads(out)
+    assert told["versions"]["torch"] == str(torch.__version__)
+    assert not any(check["problem"] for check in told["self-test"])
+
+
+def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLRSNET_HOME", str(tmp_path))
+    (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+    code, out, err = run(capsys, "doctor")
+    assert code == 1
+    assert re.search("FAILED +every known schedule gives an LR .*ScheduleError", out)
+    assert out.count("\n  ok ") >= 4
+    assert "1 of 5 checks failed" in err
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training goes on bit for bit"),
+        ("mlrsnet.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
+        ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
+    ],
+)
+def test_doctor_notices(broken, check, monkeypatch):
+    monkeypatch.setattr(broken, lambda *arguments, **more: None)
+    assert check in {found.name for found in doctor.self_test() if found.problem}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
-from mlrsnet.cli import lab, schedules
+from mlrsnet.cli import doctor, lab, schedules
 from mlrsnet.cli.parser import Parser
 
 
@@ -57,4 +57,5 @@ def parser() -> Parser:
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     lab.add(commands)
     schedules.add(commands)
+    doctor.add(commands)
     return top

@@ -1,0 +1,43 @@
+"""The command `doctor`."""
+
+import argparse
+import json
+
+from mlrsnet import doctor
+from mlrsnet.cli.parser import Parser, add_command
+
+
+def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """Make it known."""
+    command = add_command(
+        commands,
+        "doctor",
+        "versions, devices, what is installed, and a self-test of seconds",
+        "Paste what it prints into a bug report.",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON instead, for other programs")
+    command.set_defaults(run=_doctor)
+
+
+def _doctor(words: argparse.Namespace) -> None:
+    facts, checks = doctor.facts(), []
+    if not words.json:
+        for part, lines in facts.items():
+            print(part)
+            for name, value in lines.items():
+                print(f"  {name:14} {value}")
+        print("self-test")
+    for check in doctor.self_test():
+        checks.append(check)
+        if not words.json:
+            print(_line(check))
+    if words.json:
+        print(json.dumps({**facts, "self-test": [vars(check) for check in checks]}, indent=1))
+    failed = sum(bool(check.problem) for check in checks)
+    if failed:
+        raise RuntimeError(f"{failed} of {len(checks)} checks failed: report it with all of the above")
+
+
+def _line(check: doctor.Check) -> str:
+    line = f"  {'FAILED' if check.problem else 'ok':14} {check.name} ({check.seconds:.1f} s)"
+    return f"{line}: {check.problem}" if check.problem else line

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mlrsnet.baselines import HDSGD, L4, RTHO, HDAdam
+from mlrsnet.baselines.base import dot
 from mlrsnet.baselines.rtho import clipped
 
 CURVATURES = (1.0, 4.0)  # of the quadratic f(w) = (w_1^2 + 4 w_2^2) / 2, whose gradient is (w_1, 4 w_2)
@@ -567,6 +568,43 @@ def test_gradients_that_are_zeroed_in_place_make_no_difference(kind):
     assert lr(optimizer) == lr(reference)
 
 
+def test_hd_forgets_the_move_of_a_parameter_that_did_not_move():
+    always, sometimes = parameter(2.0), parameter(1.0)
+    optimizer = HDSGD([always, sometimes], lr=0.05, hyper_lr=0.01)
+    gradients = []
+    for both in (True, False, True):
+        optimizer.zero_grad()
+        backward(*((always, sometimes) if both else (always,)), loss=lambda w: (w**2).sum() / 2)
+        gradients.append(always.grad.item())
+        optimizer.step()
+    assert optimizer.param_groups[0]["hypergradient"] == pytest.approx(-gradients[1] * gradients[2])
+
+
+def test_l4_without_gradients_says_so_and_changes_nothing():
+    w = parameter(*START)
+    optimizer = L4([w])
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(RuntimeError, match=r"no parameter has a gradient: call loss\.backward\(\)"):
+        optimizer.step(quadratic(w))
+    assert optimizer.state_dict() == before
+
+
+def test_l4_takes_a_closure_by_torchs_name():
+    found = []
+    for name in ("loss", "closure"):
+        w = parameter(*START)
+        L4([w]).step(**{name: lambda w=w: backward(w)})
+        found.append(w.detach())
+    assert found[0].equal(found[1])
+    with pytest.raises(TypeError, match="from one loss"):
+        L4([w]).step(1.0, closure=lambda: 1.0)
+
+
+def test_products_of_half_precision_are_added_up_in_full():
+    ones = torch.full((4096,), 1.001, dtype=torch.bfloat16)
+    assert dot([(ones, ones)]) == pytest.approx(float((ones.double() ** 2).sum()), rel=1e-6)
+
+
 def test_hd_evaluates_a_closure():
     w, other = parameter(*START), parameter(*START)
     optimizer, reference = (HDSGD([p], lr=0.05, hyper_lr=0.01, momentum=0.5) for p in (w, other))
@@ -635,7 +673,7 @@ BAD = {
     "one beta": (lambda w: L4([w], betas=(0.9, 1.0)), "each of betas must be in [0, 1), got 1.0"),
     "eps": (lambda w: HDAdam([w], eps=0.0), "eps must be > 0, got 0.0"),
     "weight_decay": (lambda w: RTHO([w], weight_decay=-1.0), "weight_decay must be >= 0, got -1.0"),
-    "clip_norm": (lambda w: RTHO([w], clip_norm=0.0), "clip_norm must be > 0, got 0.0: or None for none"),
+    "clip_norm": (lambda w: RTHO([w], clip_norm=0.0), "clip_norm must be > 0, got 0.0: pass None for no clipping"),
     "form": (lambda w: L4([w], form="sgd"), "form must be one of momentum, adam; got 'sgd'"),
     "fraction": (lambda w: L4([w], fraction=0.0), "fraction must be > 0, got 0.0"),
     "target": (lambda w: L4([w], target=1.0), "target must be in [0, 1), got 1.0"),
@@ -649,7 +687,7 @@ BAD = {
     ),
     "integers": (lambda w: HDSGD([torch.ones(2, dtype=torch.int64)]), "real floating-point tensors, got torch.int64"),
     "complex": (lambda w: RTHO([nn.Parameter(torch.ones(1, dtype=torch.complex64))]), "got torch.complex64"),
-    "no loss": (lambda w: L4([w]).step(), "L4 computes the step from the loss, got none: call step(loss)"),
+    "no loss": (lambda w: L4([w]).step(), "L4 computes the step from one loss: call step(loss)"),
     "no number": (lambda w: L4([w]).step("2.3"), "the loss must be a tensor or a number, got '2.3'"),
     "many losses": (lambda w: L4([w]).step(torch.ones(3)), "the loss must be one number, got a tensor of shape (3,)"),
     "negative loss": (lambda w: L4([w]).step(-1.0), "the loss must be >= 0 for L4, got -1.0"),

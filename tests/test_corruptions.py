@@ -11,7 +11,8 @@ from scipy.ndimage import zoom
 from sklearn.datasets import load_sample_images
 
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.tasks import corruptions, load
+from mlrsnet.lab.tasks import corrupted, corruptions, find, load
+from mlrsnet.lab.tasks.corrupted import CorruptedOptions
 from mlrsnet.lab.tasks.corruptions import CORRUPTIONS, FROST, corrupt, read_frost
 from mlrsnet.lab.trainer import run
 
@@ -340,6 +341,35 @@ def test_generated_pictures_are_cifars_test_pictures_and_a_record_says_so(root):
         batch_size=10,
     )
     assert "generated, not the published file" in run(spec, device="cpu", root=root).data["task"]["note"]
+
+
+def test_generated_pictures_are_kept_and_found_again_unless_cifar_changes(root, monkeypatch):
+    made = []
+
+    def counted(*arguments, **options):
+        made.append(arguments[1:3])
+        return corrupt(*arguments, **options)
+
+    monkeypatch.setattr("mlrsnet.lab.tasks.corruptions.corrupt", counted)
+    options = CorruptedOptions(corruption="contrast", severity=2, generate=True)
+    first, again = (corrupted.load("cifar10-c", root, options) for _ in range(2))
+    assert made == [("contrast", 2)]
+    assert first.train.images.equal(again.train.images)
+    with np.load(root / "cifar10.npz") as file:
+        arrays = dict(file)
+    np.savez(root / "cifar10.npz", **arrays | {"x_test": 255 - arrays["x_test"]})
+    corrupted.load("cifar10-c", root, options)
+    assert len(made) == 2
+
+
+def test_whether_the_data_is_there_is_known_without_corrupting_it(root, monkeypatch):
+    monkeypatch.setattr("mlrsnet.lab.tasks.corruptions.corrupt", None)
+    find("cifar10-c", root=root, corruption="fog", generate=True)
+    find("cifar10-c", root=publish(root), corruption="fog")
+    with pytest.raises(FileNotFoundError, match="snow"):
+        find("cifar10-c", root=root, corruption="snow")
+    with pytest.raises(FileNotFoundError, match="frost"):
+        find("cifar10-c", root=root, corruption="frost", generate=True)
 
 
 def test_the_published_file_is_never_replaced_by_a_generated_one(root):

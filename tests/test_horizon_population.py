@@ -242,7 +242,7 @@ def one_by_one(tasks, optimizer, peaks=PEAKS, **options):
     return found
 
 
-def assert_same(together, alone, rtol=5e-5, atol=5e-6):
+def assert_same(together, alone, rtol=5e-5, atol=2e-5):  # rounding, which differs between CPUs, grows over the steps
     for name, values in together.items():
         expected = torch.stack([one[name] for one in alone])
         torch.testing.assert_close(

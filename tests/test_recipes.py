@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -176,6 +177,197 @@ def test_exponential_of_a_short_training_falls_as_far():
     assert values[30 * STEPS] == pytest.approx(lrs("Exponential", "paper")[100 * STEPS])
 
 
+TABLE2 = {  # the .tex's rows: Fixed, MultiStep, Exponential, SGDR, Adam, L4, HD, RTHO, MLR-SNet
+    "CIFAR-10": "87.69 95.08 94.64 95.06 90.86 91.03 93.99 93.17 94.80",
+    "CIFAR-100": "70.88 80.74 78.87 80.93 68.94 66.51 76.80 76.14 80.44",
+}
+TABLE3 = {  # SGD, Adam, L4, HD, RTHO, MLR-SNet
+    "2-layer LSTM": "74.33 71.17 82.58 76.90 76.69 70.53",
+    "3-layer LSTM": "76.05 74.80 92.27 78.63 78.52 72.28",
+}
+ROBUST = {  # Fixed, MultiStep, Exponential, SGDR, Adam, MLR-SNet: the last epoch and the best one
+    ("table5", "CIFAR-10-C"): ("77.88 85.36 83.32 78.21 80.29 85.87", "79.78 85.52 83.48 85.94 81.45 86.04"),
+    ("table5", "CIFAR-100-C"): ("44.79 52.16 49.58 41.58 43.76 52.42", "46.74 52.26 49.72 52.54 45.45 52.56"),
+    ("table6", "CIFAR-10-C"): ("77.89 85.48 83.47 78.46 80.39 85.62", "79.96 85.64 83.63 86.10 81.57 85.73"),
+    ("table6", "CIFAR-100-C"): ("44.81 52.28 49.75 41.68 43.94 52.35", "46.91 52.38 49.90 52.80 45.58 52.51"),
+}
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("table2", TABLE2), ("table3", TABLE3)])
+def test_tables_2_and_3_set_our_numbers_beside_the_papers(name, numbers):
+    for column, row in numbers.items():
+        cells = [cell for cell in RECIPES[name].cells("paper") if cell.column == column]
+        assert [f"{cell.paper[0]:.2f}" for cell in cells] == row.split()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ["table5", "table6"])
+def test_tables_5_and_6_set_our_means_beside_the_papers_last_and_best(name, scale):
+    for average in RECIPES[name].averages(scale):
+        group = average.title.split(",")[0].replace("Digits-C", "CIFAR-10-C")
+        last, best = ROBUST[name, group]
+        assert [f"{mean:.2f}" for mean, _ in average.paper.values()] == last.split()
+        assert [f"{mean:.2f}" for mean, _ in average.paper_best.values()] == best.split()
+        there = {cell.row for cell in RECIPES[name].cells(scale) if cell.column in average.columns}
+        assert list(average.paper) == list(average.paper_best)
+        assert set(average.paper) == there
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in RECIPES if any(c.row == "SGDR" for c in RECIPES[name].cells("paper"))]
+)
+def test_sgdrs_cycles_are_the_papers_at_every_horizon_and_noted(name):
+    for cell in RECIPES[name].cells("paper"):
+        if cell.row == "SGDR":
+            chosen = cell.spec
+            values = hand_designed.factors("sgdr", chosen.epochs, 1, **chosen.schedule_options)
+            wanted = [10 * (2**count - 1) for count in range(1, 8)]
+            assert rises(values) == [epoch for epoch in wanted if epoch < chosen.epochs]
+    for scale in SCALES:
+        assert any(
+            "not finished when the training ends" in note for note in RECIPES[name].describe(scale, [0])["notes"]
+        )
+
+
+def cells_of(name, row, scale="paper"):
+    return [cell.spec for cell in RECIPES[name].cells(scale) if cell.row == row and cell.spec is not None]
+
+
+def test_robustness_is_trained_as_section_4_4_says():
+    for name in ("table5", "table6"):
+        for spec in cells_of(name, "MultiStep"):
+            assert (spec.epochs, spec.batch_size, spec.lr, spec.weight_decay, spec.optimizer) == (
+                100,
+                128,
+                0.1,
+                5e-4,
+                "sgdm",
+            )
+            values = hand_designed.factors("multistep", 100, 1, **spec.schedule_options)
+            assert falls(values) == [30, 60, 90]
+        assert len({cell.column for cell in RECIPES[name].cells("paper") if cell.row == "MultiStep"}) == 2 * (
+            15 if name == "table5" else 14
+        )
+
+
+def test_imagenet_is_trained_as_section_4_2_5_says():
+    for row in ("MultiStep", "Adam"):
+        (spec,) = cells_of("imagenet", row)
+        assert (spec.task, spec.model, spec.epochs, spec.batch_size, spec.weight_decay) == (
+            "imagenet", "resnet50", 90, 256, 0.0 if row == "Adam" else 5e-4
+        )  # fmt: skip
+        assert falls(hand_designed.factors(spec.schedule, 90, 1, **spec.schedule_options)) == [30, 60]
+
+
+def test_other_horizons_move_multisteps_milestones_only():
+    for spec in cells_of("epochs", "MultiStep"):
+        tenth = spec.epochs // 10
+        assert falls(hand_designed.factors("multistep", spec.epochs, 1)) == [3 * tenth, 6 * tenth, 9 * tenth]
+    assert [spec.epochs for spec in cells_of("epochs", "Exponential")] == [100, 400, 1200]
+    assert {spec.schedule_options["factor"] for spec in cells_of("epochs", "Exponential")} == {0.95}
+
+
+def test_language_models_are_trained_as_section_4_1_2_says():
+    for spec in cells_of("table3", "SGD, val strategy"):
+        assert (spec.task, spec.epochs, spec.batch_size, spec.sequence_length) == ("ptb", 150, 32, 35)
+        assert (spec.lr, spec.weight_decay, spec.clip_norm) == (20.0, 5e-6, 0.25)
+    for spec in cells_of("table3", "Adam, val strategy"):
+        assert (spec.lr, spec.optimizer_options) == (0.01, {"beta1": 0.0})
+    choices = {cell.row: cell.choice for cell in RECIPES["table3"].cells("paper") if cell.choice}
+    assert choices["L4"].values == (0.1, 0.05, 0.01, 0.005)
+    assert choices["HD"].values == choices["RTHO"].values == (1.0, 0.5, 0.1, 0.05)
+
+
+def test_parts_of_cifar100_have_the_papers_pictures_a_class():
+    for spec, size in zip(
+        cells_of("meta-tasks", "1/10 CIFAR-100") + cells_of("meta-tasks", "1/2 CIFAR-100"), (50, 250), strict=True
+    ):
+        assert spec.task_options["fraction"] * 500 - 1000 / 100 == pytest.approx(size)
+    (mnist,) = cells_of("meta-tasks", "MNIST")
+    assert mnist.task_options["fraction"] * 60_000 == pytest.approx(50_000)
+
+
+def test_time_is_measured_with_the_papers_t_val():
+    for scale in ("short", "paper"):
+        assert cells_of("time", "MLR-SNet, meta-trained", scale)[0].schedule_options["every"] == 100
+
+
+def test_fig1_predicts_for_tinyimagenet_and_text_what_was_learned_on_cifar10():
+    predicted = {cell.column: cell for cell in RECIPES["fig1"].cells("paper") if cell.learned_in}
+    assert {cell.spec.task for cell in predicted.values()} == {"tinyimagenet", "ptb"}
+    assert {cell.learned_in[1] for cell in predicted.values()} == {"CIFAR-10"}
+
+
+def test_frost_is_left_out_only_where_its_pictures_are_not_there(tmp_path, monkeypatch):
+    spec = RunSpec(task="digits", model="mlp", schedule="cosine", epochs=1)
+    frosty = replace(spec, task="cifar10-c", task_options={"corruption": "frost", "generate": True})
+    cells = [Cell("Cosine", "Digits", spec), Cell("Cosine", "Frost", frosty, optional=True)]
+    monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: cells))
+    there = []
+
+    def find(name, **options):
+        if options.get("corruption") == "frost" and not there:
+            raise FileNotFoundError("frost needs photographs")
+
+    monkeypatch.setattr("mlrsnet.lab.reproduce.tasks.find", find)
+    monkeypatch.setattr(
+        "mlrsnet.lab.reproduce.run", lambda spec, folder, **options: records.Record({"status": "finished"})
+    )
+    assert len(reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 1
+    told = json.loads((tmp_path / "recipe.json").read_text())["cells"]
+    assert [cell["missing"] for cell in told] == [None, "frost needs photographs"]
+    there.append(True)
+    assert len(reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 2
+    cells[1] = replace(cells[1], optional=False)
+    there.clear()
+    with pytest.raises(FileNotFoundError, match="frost needs photographs"):
+        reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+
+
+def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written(tmp_path, monkeypatch):
+    asked = []
+
+    def find(name, **options):
+        asked.append(name)
+        if name == "svhn":
+            raise FileNotFoundError("svhn was not found")
+
+    monkeypatch.setattr("mlrsnet.lab.reproduce.tasks.find", find)
+    with pytest.raises(FileNotFoundError, match="svhn was not found"):
+        reproduce("meta-tasks", "paper", tmp_path / "t", device="cpu")
+    assert "mnist" in asked
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_grid_that_fails_altogether_is_not_called_chosen(tmp_path, monkeypatch):
+    spec = RunSpec(task="digits", model="mlp", schedule="hd", epochs=3)
+    cell = Cell("HD", "Digits", spec, choice=Choice("hyper_lr", (1.0, 0.1), 1))
+    monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: [cell]))
+    made = []
+
+    def diverged(spec, folder, **options):
+        made.append(spec)
+        return records.Record({"status": "diverged", "metric": {"better": "higher"}})
+
+    monkeypatch.setattr("mlrsnet.lab.reproduce.run", diverged)
+    (found,) = reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    assert len(made) == 2
+    assert found.status == "failed"
+    assert "no hyper_lr of 1, 0.1 came to the end of its trial" in found.data["error"]
+
+
+def test_a_missing_package_fails_its_own_row_only(tmp_path, monkeypatch):
+    specs = [
+        RunSpec(task="digits", model="mlp", optimizer=name, schedule="cosine", epochs=1) for name in ("prodigy", "sgd")
+    ]
+    cells = [Cell(spec.optimizer, "Digits", spec) for spec in specs]
+    monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: cells))
+    monkeypatch.setitem(sys.modules, "prodigyopt", None)
+    found = reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    assert [record.status for record in found] == ["failed", "finished"]
+    assert "prodigyopt" in found[0].data["error"]
+
+
 @pytest.mark.parametrize(("scale", "first"), [("paper", 10), ("short", 3)])
 def test_sgdr_restarts_after_cycles_that_double_and_go_down_to_1e_5(scale, first):
     values = lrs("SGDR", scale)
@@ -276,11 +468,13 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
     assert "| quadratic | 300 |" in text.read_text()
 
 
+@pytest.mark.filterwarnings("ignore:a loss, as the network sees it")  # learned in a few steps on a few digits
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
     found = reproduce(name, "smoke", tmp_path, seeds=[0], device="cpu")
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
-    assert sum(record.status == "finished" for record in found) >= len(found) - 3
+    astray = sum(record.status == "diverged" for record in found)
+    assert astray <= (3 if name in ("horizon", "universal") else 0)
     cells = RECIPES[name].cells("smoke")
     (section,) = read_report(tmp_path).sections
     averages = RECIPES[name].averages("smoke")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlrsnet import LSTMNet, Schedule
 from mlrsnet.lab import records
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.curves import over_seeds
@@ -344,6 +345,19 @@ def test_odd_values_in_a_record_do_not_cost_the_report(tmp_path):
     html, _ = texts(tmp_path)
     assert parse(html).text.count("seed 1") == 1
     assert read(tmp_path).unreadable == []
+
+
+def test_the_networks_of_a_meta_training_are_drawn_alone(tmp_path):
+    folder = leave_run(tmp_path / "a", row="MLR-SNet", learned=True)
+    Schedule([LSTMNet(8) for _ in range(4)]).save(folder / "schedule.safetensors")
+    (table,) = read(tmp_path).sections[0].tables
+    (row,) = table.rows
+    lines = row.runs[0].alone()
+    assert len(lines) == 4
+    for steps, factors in lines:
+        assert abs(factors[-1] - factors[-2]) < 1e-3 * factors[-1] < abs(factors[1] - factors[0]) * 1e3  # it settles
+        assert len(steps) > 100
+    assert "each network of MLR-SNet alone" in texts(tmp_path)[0]
 
 
 def test_odd_values_in_a_study_do_not_cost_the_report(tmp_path):

@@ -46,6 +46,10 @@ class Baseline(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there; refuses what another kind of optimizer has left."""
+        if not {"state", "param_groups"} <= state_dict.keys():
+            raise ValueError(
+                f"state_dict must be that of a {type(self).__name__}, got keys {sorted(state_dict)}: pass optimizer.state_dict()"
+            )
         for group in state_dict["param_groups"]:
             absent = [name for name in self.rules if name not in group]
             if absent:
@@ -108,8 +112,13 @@ def gradients(group: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:
 
 def dot(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     """The sum of the inner products, 0 for none; waits for the device."""
-    parts = [(a * b).sum().double() for a, b in pairs]
+    parts = [(_wide(a) * _wide(b)).sum().double() for a, b in pairs]
     return float(torch.stack([part.to(parts[0].device) for part in parts]).sum()) if parts else 0.0
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """float32 or wider: long sums of half-precision products lose their digits."""
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
 def number(name: str, loss: Any) -> float:

@@ -61,6 +61,9 @@ class HypergradientDescent(Baseline):
         alpha = lr_of(reference) - reference["hyper_lr"] * slope
         for group, ratio, pairs in zip(self.param_groups, ratios, found, strict=True):
             group["lr"], group["hypergradient"] = ratio * alpha, slope
+            for p in group["params"]:
+                if p.grad is None:  # it did not move, so its last move was 0
+                    self.state.get(p, {}).pop("direction", None)
             for p, g in pairs:
                 direction = self.state[p]["direction"] = self._direction(g, self.state[p], group)
                 p.add_(direction, alpha=-group["lr"])

@@ -102,14 +102,20 @@ class L4(Baseline):
         super().add_param_group(param_group)
 
     @torch.no_grad()
-    def step(self, loss: Tensor | float | Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(  # type: ignore[override]
+        self, loss: Tensor | float | Callable[[], Any] | None = None, *, closure: Callable[[], Any] | None = None
+    ) -> Any:
         """Move by the gradients in place, as far as the loss of the same batch says.
 
         Args:
             loss: the batch's loss, or a closure that computes it and its gradients and returns it.
+            closure: the same by torch's name for it.
         """
-        if loss is None:
-            raise TypeError("L4 computes the step from the loss, got none: call step(loss) after loss.backward()")
+        if (loss is None) == (closure is None):
+            raise TypeError(
+                "L4 computes the step from one loss: call step(loss) after loss.backward(), or step(closure)"
+            )
+        loss = closure if loss is None else loss
         if callable(loss) and not isinstance(loss, Tensor):
             with torch.enable_grad():
                 loss = loss()
@@ -124,6 +130,8 @@ class L4(Baseline):
             raise ValueError(
                 f"the loss must be >= 0 for L4, got {L}: it expects the smallest one to be above 0; add a constant"
             )
+        if not any(pairs for _, pairs in found):
+            raise RuntimeError("no parameter has a gradient: call loss.backward() before step(loss)")
         common = self.param_groups[0]
         alpha, gamma, tau = common["fraction"], common["target"], common["forget_steps"]
         L_min = common["initial_target"] * L if common["min_loss"] is None else min(common["min_loss"], L)

@@ -35,7 +35,7 @@ Closure = Callable[[], Tensor]
 
 
 def _norm_or_none(name: str, value: Any) -> float | None:
-    return None if value is None else _check.positive(name, value, "or None for none")
+    return None if value is None else _check.positive(name, value, "pass None for no clipping")
 
 
 class RTHO(Baseline):

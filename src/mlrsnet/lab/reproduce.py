@@ -102,35 +102,60 @@ def reproduce(
 ) -> list[Record]:
     """Make the runs of a recipe below `out`; called again it goes on where it was stopped.
 
-    A run that fails on its own (out of memory, say) is recorded as failed and the others go on; what concerns all of them,
-    such as missing data or a full disk, ends it.
+    A run that fails on its own (out of memory, say, or for want of a package) is recorded as failed and the others go on; what
+    concerns all of them, such as missing data or a full disk, ends it before anything is written.
     """
     recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
     resolve(device)  # a word that means no device leaves nothing behind, nor does data that is not there
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
-    for spec in {job.cell.column: job.cell.spec for job in jobs}.values():
-        assert spec is not None
-        tasks.load(spec.task, root=root, **spec.task_options)
-    write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known), indent=1).encode())
+    absent = _absent(jobs, root)
+    jobs = [job for job in jobs if job.cell.column not in absent]
+    write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known, absent), indent=1).encode())
 
     def make(job: Job, options: dict[str, Any]) -> Record:
         labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
         spec, folder = _with(job.spec, options), out / job.cell.folder(job.seed)
         try:
             return run(spec, folder, device=device, root=root, labels=labels, watchers=watch(job))
-        except (RuntimeError, ScheduleError) as error:
+        except (RuntimeError, ScheduleError, ImportError) as error:
             return _failed(spec, labels, folder, error)
 
-    found, settings = [], dict[tuple[str, str], dict[str, Any]]()
+    found, settings = [], dict[tuple[str, str], dict[str, Any] | None]()
     for job in jobs:
         place = job.cell.row, job.cell.column
         if place not in settings:  # chosen with the recipe's first seed, whichever are asked for now
             trials = [make(trial, {}) for trial in job.trials(recipe.seeds[0])]
             settings[place] = _best(trials, job.cell.choice)
-        found.append(make(job, settings[place]))
+        found.append(_without_choice(job) if settings[place] is None else make(job, settings[place] or {}))
     return found
+
+
+def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
+    """Optional columns whose data is not there, and why; the data of the others must be."""
+    absent = {}
+    for job in {(job.cell.column, str(job.cell.spec)): job for job in jobs}.values():
+        spec = job.cell.spec
+        assert spec is not None
+        try:
+            tasks.find(spec.task, root=root, **spec.task_options)
+        except FileNotFoundError as error:
+            if not job.cell.optional:
+                raise
+            absent[job.cell.column] = str(error)
+    return absent
+
+
+def _without_choice(job: Job) -> Record:
+    """Every value of a grid has failed: there is nothing to train with, and nothing is written."""
+    choice, spec = job.cell.choice, job.spec
+    assert choice is not None
+    reason = f"no {choice.option} of {', '.join(f'{value:g}' for value in choice.values)} came to the end of its trial"
+    labels = {"row": job.cell.row, "column": job.cell.column}
+    return Record(
+        {"format": records.FORMAT, "status": records.FAILED, "spec": spec.to_dict(), "labels": labels, "error": reason}
+    )
 
 
 def study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
@@ -145,8 +170,8 @@ def study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
     return out / STUDY
 
 
-def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float]:
-    """The value whose trial had the best validation result; one that went astray is the worst."""
+def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float] | None:
+    """The value whose trial had the best validation result; None where all have gone astray."""
     if choice is None:
         return {}
 
@@ -157,6 +182,8 @@ def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float]:
         return -float(value) if record.data["metric"]["better"] == "higher" else float(value)
 
     ranks = [rank(record) for record in trials]
+    if min(ranks) == math.inf:
+        return None
     return {choice.option: choice.values[ranks.index(min(ranks))]}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -286,7 +286,7 @@ class Loop:
             "ended": _now(),
             "seconds": self._elapsed(),
             "train_seconds": sum(seconds),
-            "seconds_per_epoch": fmean(seconds) if seconds else None,
+            "seconds_per_epoch": median(seconds) if seconds else None,
         }
 
     def _elapsed(self) -> float:

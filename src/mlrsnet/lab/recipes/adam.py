@@ -1,4 +1,4 @@
-"""MLR-SNet over Adam (Section 5.5, Fig. 15): meta-trained on Penn Treebank with 2 layers, transferred to 3.
+"""MLR-SNet over Adam (Section 5.5, Fig. 13): meta-trained on Penn Treebank with 2 layers, transferred to 3.
 
 The paper shows curves, no numbers: better than Adam with the val strategy where it was learned, comparable where it is transferred.
 """

@@ -1,13 +1,18 @@
 """A recipe: a table or figure of the paper as runs of the lab."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mlrsnet.lab.spec import RunSpec
 
+SGDR = "SGDR"
+SGDR_NOTE = (
+    "SGDR's cycles are 10, 20, 40, ... of the paper's epochs at every horizon; the last one is not finished when the training "
+    "ends, as in the paper."
+)
 SCALES = ("smoke", "short", "paper")
 """smoke: a CPU, embedded data, seconds. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
 
@@ -29,7 +34,7 @@ class Cell:
 
     spec is without its seed, and None where `missing` says why there is nothing to run; paper is (mean, deviation).
     learned_in is the (row, column) whose run, of the same seed, leaves the schedule that this one is trained with.
-    choice is the option of the schedule that is chosen first.
+    choice is the option of the schedule that is chosen first. optional: it needs what few have, and is left out without it.
     """
 
     row: str
@@ -39,6 +44,7 @@ class Cell:
     missing: str | None = None
     learned_in: tuple[str, str] | None = None
     choice: Choice | None = None
+    optional: bool = False
 
     def folder(self, seed: int) -> Path:
         """Where the run of a seed is kept, below the recipe's folder."""
@@ -47,11 +53,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Average:
-    """One more table: means over all runs of these columns, with the paper's (mean, deviation) of each row."""
+    """One more table: means over all runs of these columns, with the paper's (mean, deviation) of each row.
+
+    paper: of the last epoch. paper_best: of the best epoch.
+    """
 
     title: str
     columns: Sequence[str]
     paper: dict[str, tuple[float, float]] = field(default_factory=dict)
+    paper_best: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def no_averages(scale: str) -> Sequence[Average]:
@@ -83,9 +93,10 @@ class Recipe:
         """Its numbers; a column that is not what its name says says so."""
         return [_renamed(cell) if self.stand_in and scale == "smoke" else cell for cell in self.make(scale)]
 
-    def describe(self, scale: str, seeds: Sequence[int]) -> dict[str, Any]:
-        """For the report: every row and column, those without runs too."""
+    def describe(self, scale: str, seeds: Sequence[int], absent: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """For the report: every row and column, those without runs too; `absent`: columns whose data is not there, and why."""
         cells = self.cells(scale)
+        sgdr = (SGDR_NOTE,) if any(cell.row == SGDR for cell in cells) else ()
         return {
             "format": 1,
             "name": self.name,
@@ -93,12 +104,18 @@ class Recipe:
             "scale": scale,
             "claim": self.claim,
             "paper_setting": self.paper_setting.get(scale, ""),
-            "notes": [*self.notes.get("all", ()), *self.notes.get(scale, ())],
+            "notes": [*self.notes.get("all", ()), *sgdr, *self.notes.get(scale, ())],
             "rows": list(dict.fromkeys(cell.row for cell in cells)),
             "columns": list(dict.fromkeys(cell.column for cell in cells)),
             "seeds": list(seeds),
             "cells": [
-                {"row": cell.row, "column": cell.column, "paper": cell.paper, "missing": cell.missing} for cell in cells
+                {
+                    "row": cell.row,
+                    "column": cell.column,
+                    "paper": cell.paper,
+                    "missing": cell.missing or (absent or {}).get(cell.column),
+                }
+                for cell in cells
             ],
             "averages": [asdict(average) for average in self.averages(scale)],
         }

@@ -1,4 +1,4 @@
-"""Why an LSTM (Section 5.4, Fig. 14): LSTM and MLP as the schedule's network, meta-trained and transferred.
+"""Why an LSTM (Section 5.4, Fig. 12): LSTM and MLP as the schedule's network, meta-trained and transferred.
 
 The paper shows curves, no numbers: the MLP is better at first, the LSTM in the end.
 """

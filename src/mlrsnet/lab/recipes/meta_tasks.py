@@ -17,8 +17,8 @@ FACTORS: dict[str, Tasks] = {
         "CIFAR-10": ("cifar10", "resnet18", {}),
     },
     "Scale": {
-        "1/10 CIFAR-100": ("cifar100-tenth", "resnet18", {}),
-        "1/2 CIFAR-100": ("cifar100-half", "resnet18", {}),
+        "1/10 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.12}),  # 50 a class to train on, 10 held out
+        "1/2 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.52}),  # 250 and 10
         "CIFAR-100": ("cifar100", "resnet18", {}),
     },
     "Architecture": {
@@ -31,6 +31,10 @@ SMALL_FACTORS: dict[str, Tasks] = {
     "Similarity": {
         "digits 0 to 4": ("digits", "small_cnn", {"classes": [0, 1, 2, 3, 4]}),
         "all digits": ("digits", "small_cnn", {}),
+    },
+    "Scale": {
+        "1/10 corrupted digits": ("digits-c", "small_cnn", {"fraction": 0.1, "size": 8}),
+        "corrupted digits": ("digits-c", "small_cnn", {"size": 8}),
     },
     "Architecture": {"small CNN": ("digits", "small_cnn", {}), "MLP": ("digits", "mlp", {})},
 }

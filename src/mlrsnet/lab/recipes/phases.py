@@ -1,6 +1,7 @@
-"""How many networks to transfer (Section 4.2.1, Fig. 6b): k = 1 to 6 of one meta-training, on CIFAR-100 with ResNet-18.
+"""How many networks to transfer (Section 4.2.1, Fig. 6): k = 1, 2, 3, 4 and 6 of one meta-training, on CIFAR-100, ResNet-18.
 
-The paper shows curves, no numbers: from three networks on, the results are alike; one network ends at a constant LR.
+The paper shows curves, no numbers: (a) each network alone, fed a loss of 5 for ever, settles at a constant LR; (b) from three
+networks on, the results are alike.
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
@@ -32,6 +33,7 @@ RECIPE = Recipe(
     notes={
         "all": (
             f"One meta-training keeps {SAVED} networks; k of them, at the end of each k-th of it, are transferred.",
+            "Fig. 6a is the last picture of the meta-training: what each of its networks says by itself to a loss of 5.",
         ),
         "smoke": (SMOKE,),
         "short": (SHORT,),

@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlrsnet.lab.recipes.base import Average, Cell
-from mlrsnet.lab.recipes.rows import SCALES
+from mlrsnet.lab.recipes.rows import SCALES, Paper
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.tasks.corruptions import CORRUPTIONS
 
 EPOCHS = 100
 SETS = {"CIFAR-10-C": "cifar10-c", "CIFAR-100-C": "cifar100-c"}
 FIRST = "gaussian_noise"
-FROST = "frost needs photographs, which are not part of mlrsnet: put them into the data folder, and train with `mlrsnet train`"
 SMALL = (FIRST, "contrast")
 NOTES = {
     "all": (
         "Trained on corrupted test pictures, tested on clean training pictures; 10 of them a class are validated on and left out.",
-        "The published files are read where they are there, else the pictures are generated; each run's note says which. The mean "
-        "is without frost, so over one corruption less than the paper's.",
+        "The published files are read where they are there, else the pictures are generated; each run's note says which. Frost "
+        "cannot be generated without its photographs: where it is not run, the mean is over one corruption less than the paper's.",
     ),
     "smoke": ("Corrupted digits and a small CNN stand in for CIFAR and ResNet-18: this shows that everything works.",),
     "short": ("30 of 100 epochs; milestones, cycles, Exponential's decay and T_val are scaled with them.",),
@@ -50,17 +49,17 @@ def spec(scale: str, task: str, corruption: str) -> RunSpec:
     return replace(made, task=task, task_options=options)
 
 
-def averages(scale: str, paper: dict[str, dict[str, tuple[float, float]]], skip: str = "") -> list[Average]:
-    """One for each set."""
-    there = [corruption for corruption in names(scale) if corruption not in ("frost", skip)]
-    return [
-        Average(f"{group}, mean over corruptions", [column(group, one) for one in there], paper.get(group, {}))
-        for group in groups(scale)
-    ]
+def averages(scale: str, last: dict[str, Paper], best: dict[str, Paper], skip: str = "") -> list[Average]:
+    """One for each set; digits stand beside the paper's CIFAR-10-C."""
+    there = [corruption for corruption in names(scale) if corruption != skip]
+    found = []
+    for group in groups(scale):
+        of_paper = group if group in SETS else "CIFAR-10-C"
+        columns = [column(group, one) for one in there]
+        found.append(Average(f"{group}, mean over corruptions", columns, last[of_paper], best[of_paper]))
+    return found
 
 
 def cell(row: str, group: str, corruption: str, made: RunSpec, learned_in: tuple[str, str] | None = None) -> Cell:
-    """A run, or why there is none."""
-    if corruption == "frost":
-        return Cell(row, column(group, corruption), None, missing=FROST)
-    return Cell(row, column(group, corruption), made, learned_in=learned_in)
+    """A run; frost's is left out where its pictures are not there."""
+    return Cell(row, column(group, corruption), made, learned_in=learned_in, optional=corruption == "frost")

@@ -11,7 +11,7 @@ from typing import Any
 from mlrsnet.lab.recipes.base import Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
-PAPER_EPOCHS, PAPER_EVERY = 200, 100
+PAPER_EPOCHS, PAPER_EVERY, PAPER_CYCLE = 200, 100, 10
 Paper = dict[str, tuple[float, float]]
 META_ROW = "MLR-SNet, meta-trained"
 TRANSFERRED = "MLR-SNet, transferred"
@@ -56,14 +56,18 @@ SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are
 
 
 def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:
-    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum where asked."""
+    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum where asked.
+
+    Exponential's factor and SGDR's first cycle belong to an epoch, so they stay the same at other horizons.
+    """
     decay = 0.95 ** (PAPER_EPOCHS / scale.epochs)
+    first_cycle = min(1.0, PAPER_CYCLE * scale.epochs / PAPER_EPOCHS / base.epochs)
     sgd = with_momentum(base, scale) if momentum else base
     return {
         "Fixed": replace(sgd, schedule="fixed"),
         "MultiStep": replace(sgd, schedule="multistep"),
         "Exponential": replace(sgd, schedule="exponential", schedule_options={"factor": decay}),
-        "SGDR": replace(sgd, schedule="sgdr"),
+        "SGDR": replace(sgd, schedule="sgdr", schedule_options={"first_cycle": first_cycle}),
         "Adam": replace(base, schedule="fixed", optimizer="adam", lr=scale.adam_lr, weight_decay=0.0),
     }
 

@@ -77,10 +77,10 @@ RECIPE = Recipe(
         "all": (
             "Every row trains on the same pictures; 1,000 of the training set (297 of digits) are held out and never "
             "trained on, as the paper does for MLR-SNet and RTHO.",
-            "SGDR's last cycle is not finished when the training ends, as in the paper.",
+            "The paper does not say whether its numbers are of the last epoch or of the best one; SGDR's can only be of the best.",
             f"HD and RTHO have the hyper-LR of the paper's grid ({', '.join(f'{lr:g}' for lr in HYPER_LRS)}) that is best on "
-            f"validation data after {TRIAL_EPOCHS} epochs of the first seed; the paper reports the best. L4 has its authors' "
-            "fraction 0.15, on the gradient itself as the base optimizer is plain SGD.",
+            f"validation data after short trainings ({TRIAL_EPOCHS} epochs at scales short and paper) of the first seed; the paper "
+            "reports the best. L4 has its authors' fraction 0.15, on the gradient itself under plain SGD.",
         ),
         "smoke": (
             "The embedded digits and a small CNN stand in for CIFAR: this shows that everything works, not what the paper "

@@ -1,4 +1,4 @@
-"""Width of the minima (Section 5.3, Fig. 12c): loss along random rays from the solutions; CIFAR-100, ResNet-18.
+"""Width of the minima (Section 5.3, Fig. 11c): loss along random rays from the solutions; CIFAR-100, ResNet-18.
 
 The paper shows curves, no numbers: MLR-SNet and the good hand-designed schedules end in wide, flat regions of the training loss.
 """

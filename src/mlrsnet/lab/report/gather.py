@@ -30,6 +30,7 @@ class Average:
     title: str
     columns: tuple[str, ...]
     paper: dict[str, Stat | None]
+    paper_best: dict[str, Stat | None]
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,10 @@ def _cell(cell: dict[str, Any]) -> Cell:
 
 
 def _average(one: dict[str, Any]) -> Average:
-    paper = {str(row): _paper(value) for row, value in table(one.get("paper")).items()}
-    return Average(str(one.get("title")), tuple(map(str, _list(one, "columns"))), paper)
+    last, best = (
+        {str(row): _paper(value) for row, value in table(one.get(key)).items()} for key in ("paper", "paper_best")
+    )
+    return Average(str(one.get("title")), tuple(map(str, _list(one, "columns"))), last, best)
 
 
 def _paper(paper: Any) -> Stat | None:

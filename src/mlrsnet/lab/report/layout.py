@@ -31,6 +31,7 @@ def columns(table: Table) -> list[Column]:
         Column("schedule", [row.name for row in rows], numeric=False),
         Column("last epoch", last, bold=frozenset(index for index, row in enumerate(rows) if row.wins)),
         Column("best epoch", [metric_stat(row.stat("best")) for row in rows]),
+        Column(f"{paper}, best epoch", [metric_stat(row.paper_best) for row in rows]),
         Column(paper, [metric_stat(row.paper) for row in rows]),
         Column("difference", [difference_text(row.difference if table.comparable else None) for row in rows]),
         Column("seeds", [row.seeds if row.runs else NOTHING for row in rows]),

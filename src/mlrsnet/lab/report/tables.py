@@ -23,6 +23,7 @@ class Row:
     missing: str = ""
     num_seeds: int = 0
     wins: bool = False
+    paper_best: Stat | None = None
 
     @property
     def learned(self) -> bool:
@@ -203,7 +204,13 @@ def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
     mine = [run for run in runs if run.labels["column"] in average.columns]
     labels = dict.fromkeys(row for row, column in recipe.cells if column in average.columns)
     rows = [
-        Row(label, [run for run in mine if run.labels["row"] == label], average.paper.get(label)) for label in labels
+        Row(
+            label,
+            [run for run in mine if run.labels["row"] == label],
+            average.paper.get(label),
+            paper_best=average.paper_best.get(label),
+        )
+        for label in labels
     ]
     return _with_winners(Table(average.title, rows, _metric(mine), recipe.comparable, recipe.paper_setting))
 

@@ -13,7 +13,19 @@ from mlrsnet.lab.tasks.images import ImageTask, Pictures
 from mlrsnet.lab.tasks.options import NoOptions, OwnOptions, PictureOptions, build
 from mlrsnet.lab.tasks.text import TextTask
 
-__all__ = ["KNOWN", "Entry", "FolderTask", "ImageTask", "Pictures", "Task", "TextTask", "check", "data_root", "load"]
+__all__ = [
+    "KNOWN",
+    "Entry",
+    "FolderTask",
+    "ImageTask",
+    "Pictures",
+    "Task",
+    "TextTask",
+    "check",
+    "data_root",
+    "find",
+    "load",
+]
 
 Task = ImageTask | TextTask | FolderTask
 KEPT = 4  # tasks kept in the process; CIFAR is 180 MB
@@ -21,12 +33,16 @@ KEPT = 4  # tasks kept in the process; CIFAR is 180 MB
 
 @dataclass(frozen=True)
 class Entry:
-    """A task that can be loaded: what it is, how, and its options less those that its name fixes."""
+    """A task that can be loaded: what it is, how, and its options less those that its name fixes.
+
+    find: says whether the data is there, where loading it takes long.
+    """
 
     about: str
     load: Callable[[str, Path, Any], Task]
     options: type[Any] = PictureOptions
     fixed: dict[str, Any] = field(default_factory=dict)
+    find: Callable[[str, Path, Any], object] | None = None
 
 
 def _known() -> dict[str, Entry]:
@@ -39,7 +55,7 @@ def _known() -> dict[str, Entry]:
             known[f"{name}-tenth"] = Entry(f"a tenth of {name}'s training pictures", sets.load, fixed={"fraction": 0.1})
     for name, published in corrupted.PUBLISHED.items():
         about = f"{published.folder}: trained on corrupted pictures, tested on clean ones (Section 4.4 of the paper)"
-        known[f"{name}-c"] = Entry(about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False})
+        known[f"{name}-c"] = Entry(about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False}, corrupted.find)
     known["digits-c"] = Entry(
         "digits: trained on corrupted ones, tested on clean ones",
         corrupted.load_digits,
@@ -74,6 +90,15 @@ def load(name: str | os.PathLike[str], *, root: Path | None = None, **options: A
     if name not in KNOWN:
         name = os.path.abspath(os.path.expanduser(name))  # what is kept must not be found from another folder
     return _load(name, data_root(root), chosen, _changed(name))
+
+
+def find(name: str, *, root: Path | None = None, **options: Any) -> None:
+    """Raise what `load` would if the data is not there, without the work of corrupting pictures."""
+    entry = _entry(name)
+    if entry.find is None:
+        load(name, root=root, **options)
+    else:
+        entry.find(name, data_root(root), check(name, options))
 
 
 def check(name: str, options: dict[str, Any]) -> Any:

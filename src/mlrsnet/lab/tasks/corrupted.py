@@ -4,6 +4,8 @@ The corrupted pictures are copies of CIFAR's test pictures, so what is tested on
 pictures to validate on, 10 a class, come out of it as well and are left out of the test.
 """
 
+import io
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from mlrsnet.lab.tasks import arrays, corruptions, digits, download, sets, split
 from mlrsnet.lab.tasks.corruptions import CORRUPTIONS, SEVERITIES, Array
 from mlrsnet.lab.tasks.images import ImageTask, Pictures, Source, make
 from mlrsnet.lab.tasks.options import PictureOptions, yes_or_no
+from mlrsnet.storage import write_atomically
 
 VAL_PER_CLASS = 10
 SEED = 0
@@ -60,16 +63,28 @@ class CorruptedOptions(PictureOptions):
 
 def load(name: str, root: Path, options: CorruptedOptions) -> ImageTask:
     """Train on corrupted test pictures; validate and test on clean training pictures, never the same ones."""
+    base, files = name.removesuffix("-c"), find(name, root, options)
+    clean = arrays.read(download.find(base, root), base)
+    if files is None:
+        train = _generate(clean.test, root, options, kept=root / f"{PUBLISHED[base].folder}-generated")
+    else:
+        train = _read(*files, clean.num_classes, options)
+    note = "; ".join(filter(None, (_note(base, options, generated=files is None), sets.note(clean, sets.SETS[base]))))
+    return _task(name, clean, train, options, note)
+
+
+def find(name: str, root: Path, options: CorruptedOptions) -> tuple[Path, Path] | None:
+    """The published files; None where the pictures are to be generated, and can be; else FileNotFoundError."""
     base = name.removesuffix("-c")
     folder = root / PUBLISHED[base].folder
     files = folder / f"{options.corruption}.npy", folder / "labels.npy"
     missing = [path.name for path in files if not path.is_file()]
     if missing and not options.generate:
         raise FileNotFoundError(_not_found(name, base, folder, files, missing))
-    clean = arrays.read(download.find(base, root), base)
-    train = _generate(clean.test, root, options) if missing else _read(*files, clean.num_classes, options)
-    note = "; ".join(filter(None, (_note(base, options, generated=bool(missing)), sets.note(clean, sets.SETS[base]))))
-    return _task(name, clean, train, options, note)
+    download.find(base, root)
+    if missing and options.corruption == "frost":
+        corruptions.read_frost(root / "frost")
+    return None if missing else files
 
 
 def load_digits(name: str, root: Path, options: CorruptedOptions) -> ImageTask:
@@ -107,13 +122,22 @@ def _severities(options: CorruptedOptions) -> list[int]:
     return [options.severity] if options.severity else list(range(1, SEVERITIES + 1))
 
 
-def _generate(clean: Pictures, root: Path, options: CorruptedOptions) -> Pictures:
-    name = options.corruption
+def _generate(clean: Pictures, root: Path, options: CorruptedOptions, kept: Path | None = None) -> Pictures:
+    """Corrupt the pictures, or read what an earlier call left in the folder `kept`, by the pictures' checksum."""
+    name, images = options.corruption, clean.images.numpy()
     frost = corruptions.read_frost(root / "frost") if name == "frost" else ()
-    blocks = [
-        torch.from_numpy(corruptions.corrupt(clean.images.numpy(), name, severity, seed=SEED, frost=frost))
-        for severity in _severities(options)
-    ]
+    blocks = []
+    for severity in _severities(options):
+        path = kept and kept / f"{name}-{severity}-{zlib.crc32(images.tobytes()):08x}.npy"
+        if path is not None and path.is_file():
+            blocks.append(torch.from_numpy(_open(path)))
+            continue
+        made = corruptions.corrupt(images, name, severity, seed=SEED, frost=frost)
+        if path is not None:
+            file = io.BytesIO()
+            np.save(file, made)
+            write_atomically(path, file.getvalue())
+        blocks.append(torch.from_numpy(made))
     return Pictures(torch.cat(blocks), clean.labels.repeat(len(blocks)))
 
 

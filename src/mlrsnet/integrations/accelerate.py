@@ -32,7 +32,7 @@ class AcceleratedLR(LearnedLR):
     Args:
         accelerator: the training's own.
         optimizer: prepared or not.
-        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps the whole training will take, of all processes together: with a prepared loader,
             `epochs * ceil(len(loader) / accelerator.gradient_accumulation_steps)`.
         options: the other arguments of `LearnedLR`.

@@ -41,7 +41,7 @@ class LearnedLR(LRScheduler):
     Args:
         optimizer: any torch optimizer, or a wrapper that shares its groups. They keep the ratios of their initial LRs; the
             range is carried over from SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`.
-        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps the whole training will take.
         num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
         initial_loss: f_0, the loss of the untrained network; without it, the first finite loss.

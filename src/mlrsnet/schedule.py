@@ -7,15 +7,17 @@ phi_T); a new training of any length uses the l-th during its l-th k-th. The mem
 import copy
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet import _check, official, plotting, storage
+from mlrsnet import _check, hub, official, plotting, storage
 from mlrsnet.card import Card
 from mlrsnet.nets import ScheduleNet, build_net, unroll
 from mlrsnet.storage import ScheduleError
@@ -148,6 +150,45 @@ class Schedule:
             name: goes into the card.
         """
         return cls(official.read_nets(paths, layout), replace(official.CARD, name=name))
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        license: str | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str | None = None,
+    ) -> str:
+        """Share it on the Hugging Face Hub, its card as the model card; needs huggingface_hub (`mlrsnet[hub]`).
+
+        Args:
+            repository: `owner/name`; made if it is not there.
+            license: the Hub's identifier of a licence, such as `mit`.
+            private: whether a new repository is; the owner's own default if None.
+            token: of an account that may write there; the one you are logged in with if None.
+            message: of the commit.
+
+        Returns:
+            The address of what was pushed, `hf://owner/name@commit`, for `mlrsnet.load` and `LearnedLR`.
+        """
+        text = self.model_card(repository, license=license)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / hub.FILE
+            self.save(path)
+            message = message or f"Add the schedule {self.card.name}"
+            return hub.push(repository, path, text, private=private, token=token, message=message)
+
+    def model_card(self, repository: str, *, license: str | None = None) -> str:
+        """The README.md that `push_to_hub` writes: the card, and how to use it from `repository`."""
+        return hub.model_card(
+            self.card,
+            self.net.config(),
+            phases=self.num_phases,
+            digest=self.fingerprint(),
+            repository=repository,
+            license=license,
+        )
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
         """Draw where the LR settles for each loss, one curve a phase; needs matplotlib (`mlrsnet[lab]`).

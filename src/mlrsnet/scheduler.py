@@ -39,9 +39,9 @@ class LearnedLR(LRScheduler):
     CUDA graph.
 
     Args:
-        optimizer: any torch optimizer. Its groups keep the ratios of their initial LRs; the range is carried over from
-            SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`.
-        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        optimizer: any torch optimizer, or a wrapper that shares its groups. They keep the ratios of their initial LRs; the
+            range is carried over from SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`.
+        schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps the whole training will take.
         num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
         initial_loss: f_0, the loss of the untrained network; without it, the first finite loss.
@@ -63,6 +63,8 @@ class LearnedLR(LRScheduler):
     >>> 0 < lr.get_last_lr()[0] < 1
     True
     """
+
+    _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class LearnedLR(LRScheduler):
             raise TypeError(
                 f"process_group must be a ProcessGroup, None or False, got {process_group!r}: pass dist.new_group(...)"
             )
-        self.optimizer = optimizer
+        self.optimizer = optimizer = _unwrapped(optimizer)
         self.schedule = load(schedule)
         self.total_steps = _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training")
         self.on_nonfinite = _check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise"))
@@ -345,6 +347,14 @@ class LearnedLR(LRScheduler):
         self.__dict__.update(state)
         self._bind()
         self._bind_after_loading()
+
+
+def _unwrapped(optimizer: Optimizer) -> Optimizer:
+    """The optimizer that owns the groups: a wrapper such as Accelerate's has no hooks of its own."""
+    inner = getattr(optimizer, "optimizer", None)
+    if isinstance(inner, Optimizer) and inner.param_groups is optimizer.param_groups:
+        return _unwrapped(inner)
+    return optimizer
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

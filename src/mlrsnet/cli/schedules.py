@@ -26,7 +26,7 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     add_command(group, "list", "every schedule that can be used by name").set_defaults(run=_list)
     show = add_command(group, "show", "a schedule's card: what it was learned on, and for what")
-    show.add_argument("schedule", help="a name, or the path of a .safetensors file")
+    show.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
     show.add_argument("--plot", metavar="FILE", type=Path, help="also draw its loss-to-LR curves (.png, .pdf, .svg)")
     show.add_argument("--map", metavar="FILE", type=Path, help="also draw its LR over loss and progress")
     show.set_defaults(run=_show)
@@ -50,7 +50,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
     simulate = add_command(
         commands, "simulate", "the LR a schedule gives for each of a list of losses", "Prints CSV: step, loss, LR."
     )
-    simulate.add_argument("schedule", help="a name, or the path of a .safetensors file")
+    simulate.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
     simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
     simulate.add_argument(
         "--gamma", metavar="X", type=float, default=1.0, help="range of the LR (default: %(default)s)"

@@ -1,8 +1,9 @@
-"""Schedules by name: the ones shipped with the package, and the ones a user keeps in his own folder."""
+"""Schedules by name: shipped with the package, kept in a user's own folder, or shared on the Hugging Face Hub."""
 
 import os
 from pathlib import Path
 
+from mlrsnet import hub
 from mlrsnet.schedule import Schedule
 from mlrsnet.storage import ScheduleError
 
@@ -25,7 +26,7 @@ def available() -> dict[str, Path]:
 
 
 def load(name: "str | os.PathLike[str] | Schedule") -> Schedule:
-    """A schedule by name or path; a `Schedule` is returned as it is.
+    """A schedule by name, path or address on the Hub (`hf://owner/name`); a `Schedule` is returned as it is.
 
     >>> load("no-such-schedule")
     Traceback (most recent call last):
@@ -36,6 +37,8 @@ def load(name: "str | os.PathLike[str] | Schedule") -> Schedule:
     if not isinstance(name, str | os.PathLike):
         raise TypeError(f"schedule must be a name, the path of a {SUFFIX} file or a Schedule, got {name!r}")
     text = os.fspath(name)
+    if text.startswith(hub.PREFIX):
+        return Schedule.load(hub.fetch(text))
     known = available()
     if text in known:
         return Schedule.load(known[text])
@@ -43,6 +46,6 @@ def load(name: "str | os.PathLike[str] | Schedule") -> Schedule:
         return Schedule.load(text)
     names = ", ".join(sorted(known)) or "none yet"
     raise ScheduleError(
-        f"there is no schedule named {text!r}; known: {names}. Pass one of these, the path of a {SUFFIX} file, or a Schedule; "
-        "`mlrsnet schedules import` adds the authors' checkpoints"
+        f"there is no schedule named {text!r}; known: {names}. Pass one of these, the path of a {SUFFIX} file, hf://owner/name "
+        "or a Schedule; `mlrsnet schedules import` adds the authors' checkpoints"
     )

@@ -1,0 +1,238 @@
+"""Schedules on the Hugging Face Hub: a repository holds `schedule.safetensors`, and its card as README.md.
+
+An address is `hf://owner/name`, or `hf://owner/name@revision` with a branch, a tag or a commit.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mlrsnet.card import Card
+from mlrsnet.storage import ScheduleError
+
+PREFIX = "hf://"
+FILE = "schedule.safetensors"
+REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
+TAGS = ("learning-rate-schedule", "learned-lr", "mlr-snet")
+
+CARD = """\
+# {name}
+
+{about}
+
+## Use
+
+`pip install 'mlrsnet[hub]'`, then in a PyTorch training:
+
+```python
+lr = mlrsnet.LearnedLR(optimizer, "{address}", {arguments})
+for batch in batches:
+    loss = ...
+    loss.backward()
+    lr.step(loss)  # between backward and the optimizer's step
+    optimizer.step()
+```
+
+## How it was made
+
+{made}
+
+## What it reaches
+
+{results}
+
+## Limits
+
+{limits}
+"""
+
+
+def fetch(address: str) -> Path:
+    """The local copy of the file at an address; only what the cache does not have is downloaded."""
+    repository, revision = _parts(address)
+    hub = _huggingface_hub(f"schedule {address!r}")
+    with _plain_errors(address):
+        return Path(hub.HfApi(library_name="mlrsnet").hf_hub_download(repository, FILE, revision=revision))
+
+
+def push(
+    repository: str,
+    file: str | os.PathLike[str],
+    model_card: str,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    message: str = "Add a schedule",
+) -> str:
+    """Commit a schedule's file and card, in a new repository where there is none; the address of that very commit."""
+    _check_name(repository)
+    hub = _huggingface_hub("push_to_hub")
+    with _plain_errors(f"{PREFIX}{repository}"):
+        api = hub.HfApi(token=token, library_name="mlrsnet")
+        api.create_repo(repository, private=private, exist_ok=True)
+        additions = {FILE: os.fspath(file), "README.md": model_card.encode()}
+        operations = [hub.CommitOperationAdd(name, content) for name, content in additions.items()]
+        commit = api.create_commit(repository, operations, commit_message=message)
+    return f"{PREFIX}{repository}@{commit.oid}"
+
+
+def model_card(
+    card: Card, net: dict[str, Any], *, phases: int, digest: str, repository: str, license: str | None = None
+) -> str:
+    """README.md for the Hub: what a card and a network's description say, and nothing else.
+
+    Args:
+        card: the schedule's.
+        net: its networks' description.
+        phases: how many networks.
+        digest: the schedule's fingerprint.
+        repository: `owner/name`.
+        license: the Hub's identifier of a licence, such as `mit`; left out if None.
+    """
+    _check_name(repository)
+    needs_classes = card.gamma.needs_classes or net["loss_scale"] == "log_classes"
+    head = ["---", "library_name: mlrsnet", *_license(license), "tags:", *(f"- {tag}" for tag in TAGS), "---", ""]
+    return "\n".join(head) + CARD.format(
+        name=_line(card.name),
+        about="\n\n".join(
+            filter(
+                None, [card.description, "A schedule network reads the training loss and sets the LR of every step."]
+            )
+        ),
+        address=PREFIX + repository,
+        arguments="total_steps=..." + (", num_classes=..." if needs_classes else ""),
+        made=_table(_how_it_was_made(card, net, phases, digest)),
+        results=_results(card.results),
+        limits="\n".join(f"- {limit}" for limit in _limits(card, net)) or "The card states none.",
+    )
+
+
+def _how_it_was_made(card: Card, net: dict[str, Any], phases: int, digest: str) -> dict[str, str]:
+    """Empty where the card says nothing."""
+    gamma = card.gamma
+    settings = ", ".join(f"{key}={value}" for key, value in net.items() if key != "kind")
+    return {
+        "learned on": card.learned_on or "nothing: untrained",
+        "optimizer": card.optimizer,
+        "horizon": f"{card.total_steps} steps" if card.total_steps else "",
+        "networks": f"{phases} x {net['kind']}({settings})",
+        "range": f"gamma {gamma.policy}" + (f", {gamma.value:g}" if gamma.value else f", from the {gamma.statistic}"),
+        "made with": ", ".join(f"{name} {version}" for name, version in sorted(card.versions.items())),
+        "digest": digest,
+    }
+
+
+def _results(results: dict[str, Any]) -> str:
+    """A list by task, with a list of its own where a task has several numbers."""
+    lines = []
+    for task, found in results.items():
+        if isinstance(found, dict):
+            lines += [f"- {_line(task)}", *(f"  - {_line(name)}: {_line(value)}" for name, value in found.items())]
+        else:
+            lines.append(f"- {_line(task)}: {_line(found)}")
+    return "\n".join(lines) or "The card records no results."
+
+
+def _limits(card: Card, net: dict[str, Any]) -> Iterator[str]:
+    """What was not seen in meta-training, as far as the card says what was."""
+    if not card.learned_on:
+        yield "It is untrained: its LRs mean nothing yet."
+    if card.loss_range:
+        scale = {"none": "", "log_classes": ", divided by log(classes)", "initial": ", divided by the first one"}
+        low, high = card.loss_range
+        yield f"It was learned from losses between {low:.3g} and {high:.3g}{scale[net['loss_scale']]}; far outside it warns."
+    if card.optimizer:
+        yield f"It was learned with {_line(card.optimizer)}; for other optimizers its range is scaled by a rule, not learned."
+    if card.total_steps:
+        yield f"It was learned on trainings of {card.total_steps} steps."
+
+
+def _license(license: str | None) -> list[str]:
+    if license is None:
+        return []
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", license):
+        raise ValueError(f"license must be one of the Hub's identifiers, such as mit or apache-2.0, got {license!r}")
+    return [f"license: {license}"]
+
+
+def _table(rows: dict[str, str]) -> str:
+    cells = [f"| {name} | {_line(value).replace('|', chr(92) + '|')} |" for name, value in rows.items() if value]
+    return "\n".join(["| | |", "| --- | --- |", *cells])
+
+
+def _line(value: object) -> str:
+    """On one line, or it would end a heading, a list or a table."""
+    return " ".join(str(value).split())
+
+
+def _parts(address: str) -> tuple[str, str | None]:
+    """Repository and revision of an address."""
+    repository, at, revision = address.removeprefix(PREFIX).partition("@")
+    if at and not revision:
+        raise ValueError(f"schedule must name a revision after '@', got {address!r}: leave the '@' out for the newest")
+    _check_name(repository)
+    return repository, revision or None
+
+
+def _check_name(repository: str) -> None:
+    if not isinstance(repository, str) or not re.fullmatch(REPOSITORY, repository):
+        raise ValueError(
+            f"a repository on the Hub must be owner/name, got {repository!r}: push to 'owner/name', load '{PREFIX}owner/name'"
+        )
+
+
+def _huggingface_hub(what: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError(
+            f"{what} needs huggingface_hub, which cannot be imported ({error}): pip install 'mlrsnet[hub]'"
+        ) from None
+    return huggingface_hub
+
+
+@contextmanager
+def _plain_errors(address: str) -> Iterator[None]:
+    """The Hub's errors as this package's: what was asked for, why it failed, what to do."""
+    from huggingface_hub import errors
+
+    http_error: Any = errors.HfHubHTTPError.__bases__[
+        0
+    ]  # of the HTTP library, whichever it is: its errors may be no OSErrors
+    login = "log in with `hf auth login`, or set HF_TOKEN"
+    try:
+        yield
+    except errors.LocalEntryNotFoundError as error:  # before EntryNotFoundError, of which it is one
+        raise _unreachable(address, error.__cause__ or error) from None
+    except errors.EntryNotFoundError:
+        raise ScheduleError(
+            f"{address} has no file {FILE}: pass a repository made by Schedule.push_to_hub, or the path of a file you have"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise ScheduleError(
+            f"{address} has no such revision: pass a branch, a tag or a commit of the repository, or none for the newest"
+        ) from None
+    except errors.GatedRepoError:
+        raise PermissionError(f"{address} is gated: ask for access on its page, then {login}") from None
+    except errors.RepositoryNotFoundError:
+        raise ScheduleError(
+            f"there is no repository {address} on the Hub, or it is private: check the name, or {login}"
+        ) from None
+    except (OSError, http_error) as error:
+        if getattr(error, "errno", None) is not None:  # the disk's, not the network's
+            raise
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+            raise PermissionError(
+                f"the Hub refused {address} ({_line(error)}): {login}; pushing needs write access"
+            ) from None
+        raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str, error: BaseException) -> ConnectionError:
+    return ConnectionError(
+        f"{address}: the Hub could not be reached or did not answer as it should ({_line(error)}): check the network and "
+        "HF_HUB_OFFLINE and try again, or use a file's path"
+    )

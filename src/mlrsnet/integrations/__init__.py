@@ -1,0 +1,1 @@
+"""Learned schedules inside other training frameworks, one module each."""

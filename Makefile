@@ -6,13 +6,17 @@ READY := $(VENV)/.ready
 
 LOWEST_TORCH := 2.6.0
 
-.PHONY: demo test test-lowest setup lint format bench build clean
+.PHONY: demo test docs test-lowest setup lint format bench build clean
 
 demo: setup  ## learn schedules on digits, transfer them, compare; tables and picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
 
 test: setup lint  ## linter, types, import rules, then the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+docs: setup  ## the documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'open site/index.html'
 
 test-lowest:  ## the tests on the lowest torch the metadata allows, in an environment of their own; leaves a record
 	$(PYTHON) -m venv .venv-lowest
@@ -51,4 +55,4 @@ build: setup
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis mlrsnet-demo
+	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis mlrsnet-demo

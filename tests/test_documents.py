@@ -30,14 +30,15 @@ def test_every_python_block_runs(path, tmp_path, monkeypatch):
     for table in ("METHODS", "SCHEDULES"):  # documents register methods of their own
         monkeypatch.setattr(deciders, table, dict(getattr(deciders, table)))
     namespace = {}
-    assert blocks(path, "python")
     for code in blocks(path, "python"):
         exec(compile(code, path.name, "exec"), namespace)
 
 
-def test_the_readme_shows_the_example_itself():
-    example = (ROOT / "examples" / "plain_loop.py").read_text()
-    assert blocks(ROOT / "README.md", "python")[0] == example
+def test_the_documents_show_the_examples_themselves():
+    assert blocks(ROOT / "README.md", "python")[0] == (ROOT / "examples" / "plain_loop.py").read_text()
+    shown = blocks(ROOT / "docs" / "loops.md", "python")
+    for name in ("timm_style", "soft_targets", "regression"):
+        assert (ROOT / "examples" / f"{name}.py").read_text() in shown
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -174,6 +175,8 @@ def test_the_costs_of_the_loop_are_the_recorded_ones():
     [
         ("docs/lab.md", "cifar10_resnet18/cosine30-torch", "{:.2f} % with torch's"),
         ("docs/lab.md", "cifar10_resnet18/cosine30-he", "{:.2f} % with He's"),
+        ("docs/results.md", "table1_short/cifar-10/mlr-snet/seed0", "MLR-SNet ends at {:.2f} %"),
+        ("docs/results.md", "table1_short/cifar-10/multistep/seed0", "MultiStep at {:.2f} %"),
         ("README.md", "table1_short/cifar-10/mlr-snet/seed0", "MLR-SNet ends at {:.2f} %"),
         ("README.md", "table1_short/cifar-10/multistep/seed0", "MultiStep at {:.2f} %"),
     ],

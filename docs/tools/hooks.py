@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pkgutil
 import re
 import shutil
 import types
@@ -11,14 +12,14 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
+from mlrsnet import integrations
+
 ROOT = Path(__file__).parents[2]
 PUBLIC = (
     "mlrsnet",
     "mlrsnet.horizon",
     "mlrsnet.baselines",
-    "mlrsnet.integrations.lightning",
-    "mlrsnet.integrations.transformers",
-    "mlrsnet.integrations.accelerate",
+    *(f"mlrsnet.integrations.{found.name}" for found in pkgutil.iter_modules(integrations.__path__)),
     "mlrsnet.lab.theory",
 )
 """Modules whose `__all__` must be in the API reference, name by name."""

@@ -20,6 +20,8 @@ except ImportError as error:
         "pip install 'mlrsnet[accelerate]'"
     ) from None
 
+__all__ = ["AcceleratedLR"]
+
 STEPS_IN_BACKWARD = (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 
 

@@ -1,1 +1,1 @@
-"""Learned schedules inside other training frameworks, one module each."""
+"""Learned schedules inside other training frameworks, one module each; each needs its framework."""

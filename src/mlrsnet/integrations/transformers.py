@@ -1,0 +1,225 @@
+"""Learned schedules in the Transformers `Trainer`: `LearnedLRCallback`.
+
+The Trainer computes the loss, a callback is not told it, and a scheduler's `step()` comes after the optimizer's. So the
+callback listens to `Trainer.training_step`, sets the LR at `on_pre_optimizer_step`, and, unless the user brings a
+`LearnedLR` of his own, has the Trainer create one where it would create its linear schedule. The Trainer then logs,
+saves and resumes that scheduler like any other.
+"""
+
+import inspect
+import math
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from mlrsnet import _check
+from mlrsnet.schedule import Schedule
+from mlrsnet.scheduler import LearnedLR
+
+try:
+    from accelerate.optimizer import AcceleratedOptimizer
+    from transformers import Trainer, TrainerCallback
+except ImportError as error:
+    raise ImportError(
+        f"LearnedLRCallback needs transformers and accelerate ({error}): pip install 'mlrsnet[transformers]'"
+    ) from None
+
+__all__ = ["LearnedLRCallback"]
+
+DEFAULTS = {"schedule": "universal", "total_steps": None, "num_classes": None}
+
+
+class LearnedLRCallback(TrainerCallback):
+    """Sets the LR of every optimizer step of a `Trainer` from the mean loss of its whole batch.
+
+    `Trainer(..., callbacks=[LearnedLRCallback(...)])` is all it needs. With
+    `optimizers=(optimizer, LearnedLR(optimizer, ...))` the schedule is that one's, and `LearnedLRCallback()` takes no
+    arguments.
+
+    Args:
+        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        total_steps: the horizon; without it, the steps the Trainer is going to take.
+        num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
+        options: of `LearnedLR`: initial_loss, scale, min_lr, max_lr, on_nonfinite, process_group.
+    """
+
+    def __init__(
+        self,
+        schedule: str | os.PathLike[str] | Schedule = "universal",
+        total_steps: int | None = None,
+        num_classes: int | None = None,
+        **options: Any,
+    ) -> None:
+        inspect.signature(LearnedLR).bind(None, schedule, total_steps=1, **options)  # a wrong name shows here
+        self._settings = {"schedule": schedule, "total_steps": total_steps, "num_classes": num_classes, **options}
+        self._trainer: Any = None
+        self._created: LearnedLR | None = None
+        self._loss: Tensor | None = None  # of the batch so far
+        self._times: int | None = None  # what _probe found in this training
+
+    def attach(self, trainer: Trainer) -> None:
+        """Join a Trainer that exists already; `Trainer(callbacks=[...])` does it by itself."""
+        others = [other for other in trainer.callback_handler.callbacks if isinstance(other, LearnedLRCallback)]
+        if self._trainer is not None or any(other is not self for other in others):
+            raise RuntimeError(
+                "a Trainer must have one LearnedLRCallback, and a LearnedLRCallback one Trainer, got a second one: "
+                "make a new callback for every Trainer"
+            )
+        if getattr(trainer, "is_deepspeed_enabled", False):
+            raise ValueError(
+                "deepspeed must be off for LearnedLRCallback, got a configuration: DeepSpeed steps the schedule itself, after the "
+                "optimizer and without the loss; use DDP"
+            )
+        self._check(trainer.lr_scheduler)
+        if self not in others:
+            trainer.add_callback(self)
+        self._trainer, self._training_step = trainer, trainer.training_step
+        trainer.training_step = self._listen  # type: ignore[method-assign]
+        trainer.create_scheduler = self._create_scheduler  # type: ignore[method-assign]
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Attach to the Trainer whose constructor this is called from."""
+        trainer = _caller(self)
+        if trainer is not None:
+            self.attach(trainer)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Check what the Trainer is going to train with, after a checkpoint was loaded."""
+        if self._trainer is None:
+            raise RuntimeError(
+                "LearnedLRCallback must know its Trainer before it trains, got add_callback: pass it in "
+                "Trainer(callbacks=[...]), or call attach(trainer) instead"
+            )
+        lr, optimizer = self._trainer.lr_scheduler, _unwrapped(self._trainer.optimizer)
+        self._check(lr)
+        if lr.optimizer is not optimizer:
+            raise ValueError(
+                f"optimizers must hold the optimizer that its LearnedLR was built on, got another {type(optimizer).__name__}: "
+                "pass optimizers=(optimizer, LearnedLR(optimizer, ...))"
+            )
+        self._check_horizon(lr, state.max_steps)
+        self._times = None
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Forget what an unfinished batch left behind."""
+        self._loss = None
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the LR of the optimizer step that follows: gradients are complete and clipped."""
+        if self._loss is None:
+            raise RuntimeError(
+                f"{type(self._trainer).__name__} must train through Trainer.training_step for its loss to be seen, got none: "
+                "keep trainer.training_step as it was when the callback joined, or call LearnedLR.step(loss) yourself"
+            )
+        self._trainer.lr_scheduler.step(self._loss)
+        self._loss = None
+
+    def _create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
+        """In the place of `Trainer.create_scheduler`."""
+        trainer = self._trainer
+        if trainer.lr_scheduler is None:
+            settings = {**self._settings}
+            if settings["total_steps"] is None:
+                settings["total_steps"] = num_training_steps
+            self._created = LearnedLR(_unwrapped(optimizer or trainer.optimizer), **settings)
+            trainer.lr_scheduler, trainer._created_lr_scheduler = self._created, True  # True: a new one every train()
+        return trainer.lr_scheduler
+
+    def _check(self, scheduler: Any) -> None:
+        """Whether a scheduler that the Trainer has already fits this callback."""
+        if scheduler is None or scheduler is self._created:
+            return
+        if not isinstance(scheduler, LearnedLR):
+            raise TypeError(
+                f"optimizers must hold a LearnedLR or None next to LearnedLRCallback, which sets every LR, got "
+                f"{type(scheduler).__name__}: pass optimizers=(optimizer, None)"
+            )
+        given = {name: value for name, value in self._settings.items() if value != DEFAULTS.get(name)}
+        if given:
+            shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise ValueError(
+                f"LearnedLRCallback must have no arguments where optimizers= holds a LearnedLR, which has its own, got {shown}: "
+                "pass LearnedLRCallback(), or optimizers=(optimizer, None)"
+            )
+
+    def _check_horizon(self, lr: LearnedLR, max_steps: int) -> None:
+        """The horizon is the Trainer's, also of a run resumed with more steps, unless the user chose another."""
+        horizon = max_steps if self._settings["total_steps"] is None else self._settings["total_steps"]
+        if lr is self._created and lr.total_steps < horizon:
+            lr.extend(horizon)
+        if lr.total_steps != horizon:
+            _check.warn(
+                f"total_steps should be the steps that the Trainer takes, {horizon}, got {lr.total_steps} from LearnedLR or the "
+                f"checkpoint: build LearnedLR with total_steps={horizon}, or leave it to LearnedLRCallback"
+            )
+
+    def _listen(self, model: Any, inputs: Any, num_items_in_batch: Any = None, **more: Any) -> Tensor:
+        """In the place of `Trainer.training_step`: the same, and its share of the batch's mean loss is kept.
+
+        What the Trainer calls backward with adds up to the mean loss over the micro-batches, and averages to it over the
+        ranks, for models that divide by `num_items_in_batch` as for others.
+        """
+        if self._times is None:
+            self._times = self._probe(model, inputs, num_items_in_batch)
+        loss = self._training_step(model, inputs, num_items_in_batch, **more)
+        share = loss.detach().float() / self._excess()
+        self._loss = share if self._loss is None else self._loss + share
+        return loss
+
+    def _excess(self) -> int:
+        """How many times the mean the micro-batch losses add up to: 1, unless `num_items_in_batch` was ignored."""
+        if not self._times:
+            return 1
+        divided = getattr(self._trainer, "loss_is_scaled_for_ga", None) is False
+        return self._times * (1 if divided else self._trainer.current_gradient_accumulation_steps)
+
+    def _probe(self, model: Any, inputs: Any, count: Any) -> int:
+        """0 where the loss is divided by `num_items_in_batch`, else by how much the Trainer multiplies its mean.
+
+        The Trainer trusts any model that takes keyword arguments, and any `compute_loss_func`, to divide the sum of losses
+        by that count; many classifiers return their mean all the same. The loss for twice the count tells.
+        """
+        args = self._trainer.args
+        if count is None or args.gradient_accumulation_steps * max(args.world_size, args.n_gpu) == 1:
+            return 0
+        model.eval()  # training_step goes back to train()
+        mean, loss, other = (self._loss_for(model, inputs, number) for number in (None, count, 2 * count))
+        if not (math.isfinite(mean) and math.isfinite(loss)) or mean == 0 or abs(loss - other) > abs(loss) / 4:
+            return 0
+        self._times = max(1, round(loss / mean))
+        if self._excess() > 1:
+            _check.warn(
+                f"the loss ignores num_items_in_batch, which the Trainer counts on: the loss it logs and its gradients are "
+                f"{self._excess()} times those of the mean. The schedule reads the mean. Set model.accepts_loss_kwargs = False "
+                "before making the Trainer, or divide by num_items_in_batch in compute_loss_func"
+            )
+        return self._times
+
+    @torch.no_grad()
+    def _loss_for(self, model: Any, inputs: Any, count: Any) -> float:
+        device = self._trainer.args.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            inputs = self._trainer._prepare_inputs(inputs)  # a new dict: compute_loss takes the labels out
+            return float(self._trainer.compute_loss(model, inputs, num_items_in_batch=count).mean())
+
+
+def _caller(callback: TrainerCallback) -> Trainer | None:
+    """The Trainer that is calling this callback; callbacks are not told, so look among the callers."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Trainer) and callback in owner.callback_handler.callbacks:
+            return owner
+    return None
+
+
+def _unwrapped(optimizer: Optimizer) -> Optimizer:
+    """The torch optimizer itself: accelerate wraps it, and replaces its groups when it does."""
+    while isinstance(optimizer, AcceleratedOptimizer):
+        optimizer = optimizer.optimizer
+    return optimizer

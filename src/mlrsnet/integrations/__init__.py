@@ -1,0 +1,1 @@
+"""Learned schedules inside other libraries' training loops; each module needs its library."""

@@ -1,9 +1,11 @@
 """LearnedLR and MetaTrainer inside real Lightning Trainers, against loops written by hand."""
 
 import csv
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer, Schedule
+from mlrsnet.integrations import lightning as integration
 from mlrsnet.integrations.lightning import LearnedLRCallback, LossFeed, MetaTrainCallback
 
 QUIET = {
@@ -511,8 +514,12 @@ def test_a_mistaken_argument_is_told_before_anything_is_built(paper, arguments, 
         LearnedLRCallback(**{"schedule": paper, "num_classes": 5, **arguments})
 
 
-def test_a_trainer_of_pytorch_lightning_is_served_as_well(paper, tmp_path):
+def test_those_who_import_pytorch_lightning_are_served_as_well(paper, tmp_path, monkeypatch):
     twin = pytest.importorskip("pytorch_lightning")
+    monkeypatch.delitem(sys.modules, "lightning.pytorch")  # as in a program that has never imported it
+    spec = importlib.util.spec_from_file_location("twin", integration.__file__)
+    module_of_twin = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module_of_twin)
 
     class TwinModule(twin.LightningModule):
         training_step, configure_optimizers = Module.training_step, Module.configure_optimizers
@@ -521,11 +528,11 @@ def test_a_trainer_of_pytorch_lightning_is_served_as_well(paper, tmp_path):
             super().__init__()
             self.net, self.make, self.used = new_net(), momentum, []
 
+    callback = module_of_twin.LearnedLRCallback(paper, num_classes=5)
     module, monitor = TwinModule(), twin.callbacks.LearningRateMonitor(logging_interval="step")
-    logger = twin.loggers.CSVLogger(tmp_path)
-    options = {**QUIET, "logger": logger, "log_every_n_steps": 1, "max_epochs": 3}
-    trainer = twin.Trainer(callbacks=[own_callback(paper), monitor], **options)
-    trainer.fit(module, Batches())
+    options = {**QUIET, "logger": twin.loggers.CSVLogger(tmp_path), "log_every_n_steps": 1, "max_epochs": 3}
+    twin.Trainer(callbacks=[callback, monitor], **options).fit(module, Batches())
+    assert isinstance(callback, twin.Callback)
     assert_same(module, *by_hand(paper))
     assert monitor.lrs["lr-SGD"] == [rate for (rate,) in module.used]
 
@@ -599,6 +606,17 @@ def test_meta_training_works_with_accumulation_clipping_and_more_options():
     module, callback = Module(), meta_callback(bptt=2, num_phases=2)
     fit(module, [callback], accumulate_grad_batches=2, gradient_clip_val=0.2)
     assert_same_meta(module, callback, *meta_by_hand(accumulate=2, clip=0.2, bptt=2, num_phases=2))
+
+
+def test_the_monitor_shows_the_lrs_of_meta_training(tmp_path):
+    monitor, callback = LearningRateMonitor(logging_interval="step"), meta_callback()
+    fit(Module(), [monitor, callback], logger=CSVLogger(tmp_path), log_every_n_steps=1)
+    replay = callback.lr.export_lambda(SGD(new_net().parameters(), lr=0.1))
+    for shown in monitor.lrs["lr-SGD"]:
+        assert shown == pytest.approx(replay.get_last_lr()[0], rel=1e-6)
+        replay.optimizer.step()
+        replay.step()
+    assert len(monitor.lrs["lr-SGD"]) == 21
 
 
 def test_a_learned_schedule_can_be_saved_and_used(tmp_path):
@@ -698,6 +716,9 @@ def test_meta_training_says_what_it_lacks():
         fit(Module(), [MetaTrainCallback(val_loss, [], num_classes=5)])
     with pytest.raises(ValueError, match="no LR scheduler with MetaTrainCallback, got CosineAnnealingLR"):
         fit(WithCosine(), [meta_callback()])
+    trainer = SimpleNamespace(strategy=nn.Linear(1, 1), lr_scheduler_configs=[])
+    with pytest.raises(ValueError, match="whole weights in every process, got Linear"):
+        meta_callback()._prepare(trainer, None, momentum(new_net()))
     with pytest.raises(TypeError, match="linear in its LR"):
         fit(Module(lambda net: torch.optim.Rprop(net.parameters())), [meta_callback()])
 

@@ -6,10 +6,13 @@ Where the hooks stand, and what happens in them:
     the last of a window  unscale, on_before_optimizer_step: the LR is set, clip, optimizer.step
 """
 
+import importlib
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,15 +25,24 @@ from mlrsnet.pretrained import load
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
-try:
+PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+"""The two names under which Lightning comes; each has classes of its own."""
+
+
+def _callback_class() -> Any:
+    """`Callback` of the package that is in use; where none is yet, of the first that is installed."""
+    for name in sorted(PACKAGES, key=lambda name: name not in sys.modules):
+        with suppress(ModuleNotFoundError):
+            return importlib.import_module(name).Callback
+    raise ImportError(
+        "mlrsnet.integrations.lightning needs Lightning, which is not installed: pip install 'mlrsnet[lightning]'"
+    )
+
+
+if TYPE_CHECKING:
     from lightning.pytorch import Callback
-except ModuleNotFoundError:
-    try:
-        from pytorch_lightning import Callback  # type: ignore[assignment]
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "mlrsnet.integrations.lightning needs Lightning, which is not installed: pip install 'mlrsnet[lightning]'"
-        ) from error
+else:
+    Callback = _callback_class()
 
 
 class LossFeed(Callback):
@@ -439,7 +451,7 @@ def _found_infinities(optimizer: Optimizer) -> bool:
 
 
 def _is_a(thing: Any, name: str) -> bool:
-    """By name, since `lightning` and `pytorch_lightning` have a class each."""
+    """By name, since each package has a class of it."""
     return any(kind.__name__ == name for kind in type(thing).__mro__)
 
 

@@ -210,16 +210,17 @@ def test_the_amp_scale_does_not_reach_the_schedule_and_a_skipped_step_is_no_harm
 
 @pytest.mark.gpu
 def test_16_mixed_on_a_gpu_uses_the_lr_of_the_true_loss(paper):
-    module, callback, losses = Module(), LearnedLRCallback(paper, num_classes=5), []
+    module, losses = Module(), []
     module.on_train_batch_end = lambda outputs, batch, batch_idx: losses.append(float(outputs["loss"]))
-    fit(module, [callback], accelerator="gpu", devices=1, precision="16-mixed")
+    fit(module, [own_callback(paper)], accelerator="gpu", devices=1, precision="16-mixed")
     lr = LearnedLR(momentum(new_net()), paper, total_steps=21, num_classes=5)
     expected = []
     for loss in losses:
         lr.step(loss)
         expected.append(lr.get_last_lr()[0])
-    assert callback.lr.export_lambda().lr_lambdas  # all LRs are on record
-    assert expected[-len(module.used) :] == pytest.approx([rate for (rate,) in module.used], rel=1e-6)
+    used = [rate for (rate,) in module.used]  # the first steps may be skipped, until the scale fits
+    assert len(used) > 10
+    assert expected[-len(used) :] == pytest.approx(used, rel=1e-6)
 
 
 def test_a_loss_whose_gradients_are_thrown_away_is_thrown_away_too(paper):

@@ -150,21 +150,18 @@ class _Resumable(LossFeed):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stage = ""
         self._loaded: dict[str, Any] | None = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Begin anew, unless this Trainer has trained before and goes on."""
-        self._stage = stage
         if stage == "fit":
             self._loaded = None
             if not trainer.global_step:
                 self._forget()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the state until the optimizer is there; a checkpoint loaded for a test only is none of ours."""
-        if self._stage == "fit":
-            self._loaded = state_dict
+        """Keep the state until the optimizer is there."""
+        self._loaded = state_dict
 
     def _forget(self) -> None:
         self.lr = None
@@ -262,7 +259,7 @@ class MetaTrainCallback(_Resumable):
 
     Args:
         val_loss: `val_loss(pl_module, batch)` returns the mean loss of a validation batch, which is on the module's
-            device, under the Trainer's precision; it must not `self.log`.
+            device, under the Trainer's precision. What it logs appears among the training's metrics.
         val_dataloader: held-out batches, drawn one at a time and again from the start: a DataLoader, or a list.
         total_steps: optimizer steps of the whole training; `trainer.estimated_stepping_batches` if None.
         every: T_val, steps between meta-updates; 100 if None.

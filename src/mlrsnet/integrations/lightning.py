@@ -293,7 +293,7 @@ class MetaTrainCallback(_Resumable):
         self._arguments = {"every": every, "net": net, "num_classes": num_classes, **options}
         # A mistake is told now, and a network made here does not draw from the training's random numbers.
         rehearsal = _InsideTrainer(
-            nn.Linear(1, 1),
+            nn.Identity(),
             _any_optimizer(),
             total_steps=1 if total_steps is None else total_steps,
             val_loss=_do_nothing,

@@ -241,14 +241,15 @@ def test_a_loss_whose_gradients_are_thrown_away_is_thrown_away_too(paper):
     assert seen == [2, 2, 2]  # the third batch of every epoch never reaches a step
 
 
-def test_a_step_that_is_left_out_leaves_the_lr_alone(paper):
-    class Skips(Module):
-        def training_step(self, batch, batch_idx):
-            return None if batch_idx == 3 else super().training_step(batch, batch_idx)
+class Skips(Module):
+    def training_step(self, batch, batch_idx):
+        return None if batch_idx == 3 else super().training_step(batch, batch_idx)
 
+
+@pytest.mark.filterwarnings("ignore:`training_step` returned `None`")
+def test_a_step_that_is_left_out_leaves_the_lr_alone(paper):
     module = Skips()
-    with pytest.warns(UserWarning, match="returned `None`"):
-        fit(module, [LearnedLRCallback(paper, num_classes=5)])
+    fit(module, [LearnedLRCallback(paper, num_classes=5)])
     assert module.used[3] == module.used[2] != module.used[4]
 
 
@@ -659,6 +660,20 @@ def test_meta_training_goes_on_where_fit_is_called_again():
         trainer.fit(module, Batches())
     assert callback.meta.step_count == callback.meta.total_steps == 35
     assert callback.meta.num_updates == updates + 5
+
+
+@pytest.mark.filterwarnings("ignore:`training_step` returned `None`")
+def test_meta_training_survives_a_step_that_is_left_out():
+    module, callback = Skips(), meta_callback()
+    fit(module, [callback])
+    assert callback.meta.step_count == 18
+    assert len(module.used) == 21
+
+
+def test_validation_batches_take_the_precision_of_the_training():
+    callback = meta_callback()
+    fit(Module(), [callback], precision="64-true")  # a float32 batch would not fit float64 weights
+    assert callback.meta.num_updates == 7
 
 
 @pytest.mark.filterwarnings("ignore:a loss was not finite", "ignore:a meta-update was skipped")

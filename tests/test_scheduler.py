@@ -116,8 +116,10 @@ def test_extend_moves_the_phases_from_then_on(kind):
 
 def test_step_without_a_loss_changes_nothing(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
-    for _ in range(5):
-        lr.step()
+    with pytest.warns(UserWarning, match=r"step\(\) was called without a loss before any was seen") as told:
+        for _ in range(5):
+            lr.step()
+    assert len(told) == 1
     assert float(lr.get_last_lr()[0]) == pytest.approx(0.1)
     lr.step(1.6)
     before = lr.state_dict()

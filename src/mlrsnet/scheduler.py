@@ -64,6 +64,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
+    _told_idle = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -118,11 +119,19 @@ class LearnedLR(LRScheduler):
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Set the LR for the optimizer step that follows, from its loss; the mean of it and of what was observed.
 
-        With no loss and nothing observed nothing changes, so frameworks may call `step()` as often as they like.
+        With no loss and nothing observed nothing changes, so frameworks may call `step()` as often as they like; one that never
+        brings a loss is told so once.
         """
         loss = self._collect(loss)
         if loss is not None:
             self._advance(loss)
+        elif not self.last_epoch and not self._told_idle:
+            self._told_idle = True
+            _check.warn(
+                "LearnedLR.step() was called without a loss before any was seen, so the LR is still the optimizer's own: call "
+                "step(loss) between loss.backward() and optimizer.step(); Lightning and Transformers need the callback of "
+                "mlrsnet.integrations"
+            )
 
     def observe(self, loss: float | Tensor) -> None:
         """Queue the loss of a micro-batch, undivided and without the AMP scale; the next `step` uses the mean."""

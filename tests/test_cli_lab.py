@@ -685,6 +685,9 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
     page = Path("t/report.md").read_text()
     assert all(recipe.title in page for recipe in two.values())
     assert "### Theorem 3: meta-gradient" in page
+    told = json.loads(Path("t/all.json").read_text())
+    assert told["runs"] > 2
+    assert f"everything: {told['runs']} runs in {told['seconds']:.0f} s" in out
     assert "1 of" not in out
     assert "--only belongs to a single recipe" in complaint(capsys, *words, "--only", "Fixed")
 

@@ -1,11 +1,15 @@
 """`mlrsnet reproduce` and `mlrsnet report` on a terminal."""
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from mlrsnet import _check
+from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, STUDY
 from mlrsnet.lab.report import read_report, write_report
@@ -15,6 +19,7 @@ from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import plain, summary
 from mlrsnet.lab.screen.train import boards, raise_failed
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.storage import write_atomically
 
 
 def show_recipes() -> None:
@@ -38,7 +43,7 @@ def show_reproduce(
     tensorboard: bool,
 ) -> None:
     """Run a recipe and report on it; `all`: every one, in folders of their own, with one report on all of them."""
-    console, found, not_run = Console(), [], []
+    console, found, not_run, start = Console(), [], [], time.perf_counter()
     whole = name == ALL
     if only and (whole or name in STUDIES):
         raise ValueError(
@@ -75,7 +80,24 @@ def show_reproduce(
     failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
     if out.is_dir() and any(path for kind in (records.RECORD, STUDY) for path in out.rglob(kind)):
         _print_tables(console, out, scale)
+    if whole:
+        _keep_time(out, scale, time.perf_counter() - start, len(found))
     raise_failed([*failed, *not_run], len(found) + len(not_run))
+
+
+def _keep_time(out: Path, scale: str, seconds: float, runs: int) -> None:
+    """How long everything took, and on what."""
+    cores = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    told = {
+        "scale": scale,
+        "seconds": seconds,
+        "runs": runs,
+        "cpu": cores,
+        "versions": versions(),
+        "commit": records.commit(),
+    }
+    write_atomically(out / "all.json", records.dumps(told, indent=1).encode())
+    print(f"everything: {runs} runs in {seconds:.0f} s")
 
 
 def _print_tables(console: Console, out: Path, scale: str) -> None:

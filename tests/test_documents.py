@@ -83,6 +83,11 @@ def test_the_costs_in_the_documents_are_the_recorded_ones():
             assert number in path.read_text(), f"{path.name} does not say {number}"
 
 
+def test_the_time_for_everything_is_the_recorded_one():
+    record = json.loads((ROOT / "results" / "reproduce_all" / "smoke.json").read_text())
+    assert f"is {record['runs']} trainings and takes {record['seconds']:.0f} s" in (ROOT / "README.md").read_text()
+
+
 def test_the_costs_of_meta_training_are_the_recorded_ones():
     folder = ROOT / "results" / "metatrain_overhead"
     cpu, gpu = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlrsnet import _check
+from mlrsnet import __version__, _check
 from mlrsnet.card import versions
 from mlrsnet.lab import records, tasks
 from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, STUDIES, STUDY, Cell, Choice, Recipe
@@ -165,7 +165,12 @@ def study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
     _earlier(out, STUDY, name, scale)
     start = time.perf_counter()
     found = chosen.findings(scale, _check.whole_number("seed", seed, 0))
-    made = {"versions": versions(), "device": "cpu", "commit": records.commit(), "seconds": time.perf_counter() - start}
+    made = {
+        "versions": {"mlrsnet": __version__, **versions()},
+        "device": "cpu",
+        "commit": records.commit(),
+        "seconds": time.perf_counter() - start,
+    }
     write_atomically(out / STUDY, records.dumps(found | made, indent=1).encode())
     return out / STUDY
 

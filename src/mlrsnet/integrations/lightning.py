@@ -117,7 +117,8 @@ class LossFeed(Callback):
         return found[0]
 
     def _use(self, lr: LearnedLR) -> None:
-        lr.step()
+        if self._waiting:
+            lr.step()
         self._waiting = False
 
     def _check_alone(self, trainer: Any) -> None:

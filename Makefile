@@ -22,7 +22,7 @@ test-lowest:  ## the tests on the lowest torch the metadata allows, in an enviro
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --editable '.[dev]' torch==$(LOWEST_TORCH)
 	@mkdir -p results/suite
-	.venv-lowest/bin/python -m pytest -p no:cacheprovider > .suite.log || (tail -n 60 .suite.log; exit 1)
+	.venv-lowest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider > .suite.log || (tail -n 60 .suite.log; exit 1)
 	(.venv-lowest/bin/python -c 'import json; from mlrsnet.card import versions; print(json.dumps(versions()))'; \
 	  git rev-parse --short HEAD; tail -n 5 .suite.log) > results/suite/torch-$(LOWEST_TORCH).txt
 

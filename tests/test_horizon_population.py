@@ -242,11 +242,13 @@ def one_by_one(tasks, optimizer, peaks=PEAKS, **options):
     return found
 
 
-def assert_same(together, alone, rtol=5e-5, atol=2e-5):  # rounding, which differs between CPUs, grows over the steps
+def assert_same(together, alone, rtol=5e-5, atol=5e-6):
+    """Rounding, which differs between CPUs, is a part of a tensor's largest number, not of its smallest."""
     for name, values in together.items():
         expected = torch.stack([one[name] for one in alone])
+        largest = float(expected[expected.isfinite()].abs().max())
         torch.testing.assert_close(
-            values, expected, rtol=rtol, atol=atol, msg=lambda told, name=name: f"{name}: {told}"
+            values, expected, rtol=rtol, atol=atol * max(1.0, largest), msg=lambda told, name=name: f"{name}: {told}"
         )
 
 

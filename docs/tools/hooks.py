@@ -25,8 +25,7 @@ PUBLIC = (
 """Modules whose `__all__` must be in the API reference, name by name."""
 
 MATH = re.compile(r"^```math\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-INLINE_MATH = re.compile(r"\$`([^`]+)`\$")
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|examples)\b[^)#]*)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src)\b[^)#]*)\)")
 REPORT = "report.html"
 _linked: set[Path] = set()
 
@@ -59,7 +58,6 @@ def on_page_markdown(markdown: str, *, page: Any, **more: Any) -> str:
     """Formulas become MathML, which browsers draw by themselves; what lies outside of docs/ becomes part of the site."""
     base = "../" * page.url.count("/")
     markdown = MATH.sub(lambda found: f'<div class="math">{convert(found[1].strip(), display="block")}</div>', markdown)
-    markdown = INLINE_MATH.sub(lambda found: convert(found[1]), markdown)
     return OUTSIDE.sub(lambda found: _outside(found[1], found[3], base, page.file.src_uri), markdown)
 
 

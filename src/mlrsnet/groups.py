@@ -6,6 +6,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 
+def owner(optimizer: Optimizer) -> Optimizer:
+    """The optimizer that owns the groups: a wrapper such as Accelerate's has no hooks of its own."""
+    inner = getattr(optimizer, "optimizer", None)
+    if isinstance(inner, Optimizer) and inner.param_groups is optimizer.param_groups:
+        return owner(inner)
+    return optimizer
+
+
 def set_lr(group: dict[str, Any], lr: float) -> None:
     """Set a group's LR, in place where it is a tensor."""
     if isinstance(group["lr"], Tensor):

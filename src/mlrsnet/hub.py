@@ -199,9 +199,8 @@ def _plain_errors(address: str) -> Iterator[None]:
     """The Hub's errors as this package's: what was asked for, why it failed, what to do."""
     from huggingface_hub import errors
 
-    http_error: Any = errors.HfHubHTTPError.__bases__[
-        0
-    ]  # of the HTTP library, whichever it is: its errors may be no OSErrors
+    # Of the HTTP library, whichever it is: its errors may be no OSErrors.
+    http_error: Any = errors.HfHubHTTPError.__bases__[0]
     login = "log in with `hf auth login`, or set HF_TOKEN"
     try:
         yield

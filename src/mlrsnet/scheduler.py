@@ -19,7 +19,7 @@ from mlrsnet import _check
 from mlrsnet.device import MOST_STEPS, DeviceEngine
 from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
-from mlrsnet.groups import initial_ratios, remember_initial_lrs, set_lr
+from mlrsnet.groups import initial_ratios, owner, remember_initial_lrs, set_lr
 from mlrsnet.host import HostEngine
 from mlrsnet.pretrained import load
 from mlrsnet.replay import replay
@@ -91,7 +91,7 @@ class LearnedLR(LRScheduler):
             raise TypeError(
                 f"process_group must be a ProcessGroup, None or False, got {process_group!r}: pass dist.new_group(...)"
             )
-        self.optimizer = optimizer = _unwrapped(optimizer)
+        self.optimizer = optimizer = owner(optimizer)
         self.schedule = load(schedule)
         self.total_steps = _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training")
         self.on_nonfinite = _check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise"))
@@ -356,14 +356,6 @@ class LearnedLR(LRScheduler):
         self.__dict__.update(state)
         self._bind()
         self._bind_after_loading()
-
-
-def _unwrapped(optimizer: Optimizer) -> Optimizer:
-    """The optimizer that owns the groups: a wrapper such as Accelerate's has no hooks of its own."""
-    inner = getattr(optimizer, "optimizer", None)
-    if isinstance(inner, Optimizer) and inner.param_groups is optimizer.param_groups:
-        return _unwrapped(inner)
-    return optimizer
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
+from mlrsnet.groups import owner
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
 try:
-    from accelerate.optimizer import AcceleratedOptimizer
     from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise ImportError(
@@ -94,7 +94,7 @@ class LearnedLRCallback(TrainerCallback):
                 "LearnedLRCallback must know its Trainer before it trains, got add_callback: pass it in "
                 "Trainer(callbacks=[...]), or call attach(trainer) instead"
             )
-        lr, optimizer = self._trainer.lr_scheduler, _unwrapped(self._trainer.optimizer)
+        lr, optimizer = self._trainer.lr_scheduler, owner(self._trainer.optimizer)
         self._check(lr)
         if lr.optimizer is not optimizer:
             raise ValueError(
@@ -125,7 +125,7 @@ class LearnedLRCallback(TrainerCallback):
             settings = {**self._settings}
             if settings["total_steps"] is None:
                 settings["total_steps"] = num_training_steps
-            self._created = LearnedLR(_unwrapped(optimizer or trainer.optimizer), **settings)
+            self._created = LearnedLR(optimizer or trainer.optimizer, **settings)
             trainer.lr_scheduler, trainer._created_lr_scheduler = self._created, True  # True: a new one every train()
         return trainer.lr_scheduler
 
@@ -212,14 +212,7 @@ def _caller(callback: TrainerCallback) -> Trainer | None:
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, Trainer) and callback in owner.callback_handler.callbacks:
-            return owner
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Trainer) and callback in caller.callback_handler.callbacks:
+            return caller
     return None
-
-
-def _unwrapped(optimizer: Optimizer) -> Optimizer:
-    """The torch optimizer itself: accelerate wraps it, and replaces its groups when it does."""
-    while isinstance(optimizer, AcceleratedOptimizer):
-        optimizer = optimizer.optimizer
-    return optimizer

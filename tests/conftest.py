@@ -10,7 +10,7 @@ from hypothesis import settings
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule
+from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, TrendNet
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
@@ -26,6 +26,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "mlp": lambda: Schedule([MLPNet() for _ in range(3)]),
     "horizon": lambda: Schedule(LSTMNet(**KNOWS_HORIZON), Card(gamma=Gamma("fixed", value=1.0))),
     "relative": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
+    "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from mlrsnet import Gamma, HorizonTrainer, TaskSampler
+from mlrsnet import Gamma, HorizonTrainer, LSTMNet, TaskSampler, TrendNet
 from mlrsnet.card import Card
 from mlrsnet.horizon import Data, Rivals
 from mlrsnet.horizon.fitness import calibrated_loss
-from mlrsnet.horizon.policies import Networks
+from mlrsnet.horizon.policies import Networks, Table
+from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.population import CHUNK, Population
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.models import build_image
@@ -66,8 +67,10 @@ def test_a_captured_population_is_the_one_on_the_cpu(data, model, optimizer):
     torch.testing.assert_close(on_gpu.fitness.cpu(), on_cpu.fitness, rtol=0.1, atol=0.02)
 
 
-def test_the_fused_networks_are_the_torch_calls(data):
-    net = default_net(16)
+@pytest.mark.parametrize("kind", [LSTMNet, TrendNet])
+def test_the_fused_networks_are_the_torch_calls(kind):
+    torch.manual_seed(0)
+    net = kind(16, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=4.0, anneal="linear")
     schedule = Schedule(net, Card(gamma=Gamma("fixed", value=2.0)))
     fused, plain = (Networks(schedule, MEMBERS, CUDA, fused=given) for given in (True, False))
     assert fused.kernel is not None
@@ -130,6 +133,32 @@ def test_dropout_is_the_same_in_every_training(data):
     used = population(tasks, data.to(CUDA))
     first, again = used.train(tasks, calibrated_loss), used.train(tasks, calibrated_loss)
     assert torch.equal(first.losses[:, 10:], again.losses[:, 10:])
+
+
+def test_populations_at_the_same_time_are_those_one_after_another(data):
+    def dropping(data):
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(192, data.num_classes))
+
+    models = (patch_net, layer_net, convolutions, dropping)
+    tasks = [
+        task for model in models for horizon in (70, 150) for task in sampler(data, model, horizon=horizon).sample(0, 2)
+    ]
+
+    def trained(at_once):
+        pool = Pool(lambda total: Table(torch.full((total,), 0.05, device=CUDA), 150), CUDA)
+        pool.at_once = at_once
+        found = {}
+        for indices, _, one in pool.train(
+            tasks, 4, calibrated_loss, lambda policy, indices: policy.set_factors([1.0] * 150)
+        ):
+            found[tuple(indices)] = one.losses.cpu(), one.fitness.cpu()
+        return found
+
+    alone, together = trained(1), trained(8)
+    assert alone.keys() == together.keys()
+    for indices, (losses, fitness) in alone.items():
+        torch.testing.assert_close(together[indices][0][:, :20], losses[:, :20], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(together[indices][1], fitness, rtol=0.1, atol=0.02)
 
 
 def test_a_model_that_cannot_be_captured_trains_without(data):

@@ -1,5 +1,6 @@
 """Many trainings at once: every one of them is the training that plain PyTorch gives alone."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -421,13 +422,15 @@ def test_class_subsets_and_noise_do_not_outlive_their_tasks():
     assert_same(again, one_by_one([full], "sgd"))
 
 
-def test_tasks_of_different_kinds_come_back_in_their_own_places():
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_tasks_of_different_kinds_come_back_in_their_own_places(at_once):
     data = make_data()
     tasks = [
         Task(data, (linear, layer_norm)[i % 2], (4, 7)[i // 3], BATCH, optimizer=("sgd", "adam")[i == 4], seed=i)
         for i in range(6)
     ]
     pool = Pool(lambda total: Table(torch.tensor(PEAKS).repeat(total // len(PEAKS)), 100), torch.device("cpu"), "fp32")
+    pool.at_once = at_once
 
     def prepare(policy, indices):
         policy.set_factors([1.0 - 0.5 * step / 100 for step in range(100)])
@@ -435,13 +438,36 @@ def test_tasks_of_different_kinds_come_back_in_their_own_places():
     for _ in range(2):
         found = list(pool.train(tasks, len(PEAKS), mean_loss, prepare))
         assert sorted(index for indices, _, _ in found for index in indices) == list(range(6))
-        assert [indices for indices, _, _ in found] == [[0, 2], [1], [3, 5], [4]]
+        assert sorted(indices for indices, _, _ in found) == [[0, 2], [1], [3, 5], [4]]
         for indices, _, trained in found:
             those = [tasks[index] for index in indices]
             alone = one_by_one(those, "adam" if 4 in indices else "sgd")
             assert_same({"losses": trained.losses, "lrs": trained.lrs}, alone)
             outputs, targets = (torch.stack([one[name] for one in alone]) for name in ("outputs", "targets"))
             torch.testing.assert_close(trained.fitness, mean_loss(outputs, targets))
+
+
+def test_populations_at_the_same_time_are_those_one_after_another():
+    def dropping(data):
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), linear(data))
+
+    data = make_data()
+    tasks = [
+        Task(data, model, steps, BATCH, seed=seed)
+        for seed, (model, steps) in enumerate(itertools.product((linear, dropping), (CHUNK + 5, 2 * CHUNK + 3, 7)))
+    ]
+
+    def losses(at_once):
+        pool = Pool(lambda total: Table(torch.tensor(PEAKS), 200), torch.device("cpu"))
+        pool.at_once = at_once
+        found = pool.train(tasks, len(PEAKS), mean_loss, lambda policy, indices: policy.set_factors([1.0] * 200))
+        ends = {indices[0]: torch.cat((trained.losses.flatten(), trained.fitness)) for indices, _, trained in found}
+        assert len(pool.populations) == 2  # one for all horizons
+        return list(ends), [ends[index] for index in range(len(tasks))]
+
+    (order, alone), (other_order, together) = losses(1), losses(4)
+    assert order == list(range(6)) != other_order
+    assert all(map(torch.equal, alone, together))
 
 
 def test_a_pool_forgets_the_populations_that_were_not_used_for_longest(monkeypatch):

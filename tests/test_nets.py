@@ -1,11 +1,12 @@
 import copy
+import math
 
 import pytest
 import torch
 from reference import affine, lstm_factors, relu, sigmoid
 from torch.func import functional_call, stack_module_state
 
-from mlrsnet import LSTMNet, MLPNet
+from mlrsnet import LSTMNet, MLPNet, TrendNet
 from mlrsnet.nets import LAYOUTS, build_net, predict
 
 NETS = {
@@ -13,6 +14,7 @@ NETS = {
     "official-test": lambda: LSTMNet(layout="official-test"),
     "official-train": lambda: LSTMNet(layout="official-train"),
     "two-layers": lambda: LSTMNet(10, 2, inputs=("loss", "progress"), sharpness=4.0),
+    "trend": lambda: TrendNet(9, sharpness=2.0),
     "mlp": lambda: MLPNet(16, inputs=("progress", "loss")),
 }
 
@@ -39,6 +41,31 @@ def test_lstm_equals_the_paper_equations(layout, layers):
     features = torch.rand(20, 2, dtype=torch.float64) * 3
     expected = lstm_factors(net.state_dict(), features.tolist(), layout, layers, 2.0)
     torch.testing.assert_close(run(net, features), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+
+
+def test_a_trend_net_is_an_lstm_that_reads_six_numbers():
+    torch.manual_seed(3)
+    net, plain = TrendNet(7, sharpness=2.0).double(), LSTMNet(7, sharpness=2.0).double()
+    plain.cells[0].i2h[0] = net.cells[0].i2h[0]
+    plain.load_state_dict(net.state_dict())
+    losses, u = 3 * torch.rand(30, dtype=torch.float64) ** 3, torch.arange(30, dtype=torch.float64) / 30
+    losses[4] = 0.0  # its logarithm is cut
+    logs = losses.clamp(min=1e-4).log().tolist()
+
+    def average(values, until, window):
+        """Weights w_i = keep^(until - i) (1 - keep), the first value standing for everything before it."""
+        keep = math.exp(-1 / 30 / window)
+        weights = [keep**until] + [(1 - keep) * keep ** (until - i) for i in range(1, until + 1)]
+        return sum(w * value for w, value in zip(weights, values, strict=False))
+
+    fast, slow = ([average(logs, t, window) for t in range(30)] for window in (0.02, 0.1))
+    spread = [average([(a - b) ** 2 for a, b in zip(logs, fast, strict=True)], t, 0.1) for t in range(30)]
+    told = [
+        [loss, u[t], fast[t], 3 * (fast[t] - slow[t]), 3 * math.sqrt(max(spread[t], 1e-8)), logs[0]]
+        for t, loss in enumerate(losses)
+    ]
+    found = run(net, torch.stack((losses, u), dim=-1))
+    torch.testing.assert_close(found, run(plain, torch.tensor(told, dtype=torch.float64)), rtol=1e-10, atol=1e-12)
 
 
 def test_mlp_equals_its_equation():
@@ -151,6 +178,8 @@ def test_config_rebuilds_the_network(net):
     ("make", "message"),
     [
         (lambda: LSTMNet(0), "hidden_size must be a whole number >= 1, got 0"),
+        (lambda: TrendNet(5), "hidden_size must be a whole number >= 6, got 5"),
+        (lambda: TrendNet(inputs=("loss",)), "inputs of a TrendNet must be"),
         (lambda: LSTMNet(num_layers=True), "num_layers must be a whole number >= 1, got True"),
         (lambda: LSTMNet(layout="torch"), "layout must be one of paper, official-test, official-train; got 'torch'"),
         (lambda: LSTMNet(inputs=("gradient",)), "inputs must be one of loss, progress; got 'gradient'"),
@@ -159,7 +188,7 @@ def test_config_rebuilds_the_network(net):
         (lambda: MLPNet(sharpness=0), "sharpness must be > 0, got 0"),
         (lambda: MLPNet(loss_scale="max"), "loss_scale must be one of none, log_classes, initial; got 'max'"),
         (lambda: MLPNet(anneal="cosine"), "anneal must be one of none, linear; got 'cosine'"),
-        (lambda: build_net({"kind": "GRUNet"}), "network kind must be one of LSTMNet, MLPNet; got 'GRUNet'"),
+        (lambda: build_net({"kind": "GRUNet"}), "network kind must be one of LSTMNet, TrendNet, MLPNet; got 'GRUNet'"),
     ],
 )
 def test_a_bad_argument_is_named(make, message):

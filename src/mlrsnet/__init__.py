@@ -4,7 +4,7 @@ from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import HorizonTrainer, TaskSampler
 from mlrsnet.metatrain import MetaTrainer
-from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
+from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
 from mlrsnet.pretrained import load
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
@@ -23,5 +23,6 @@ __all__ = [
     "ScheduleError",
     "ScheduleNet",
     "TaskSampler",
+    "TrendNet",
     "load",
 ]

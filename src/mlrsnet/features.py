@@ -6,7 +6,7 @@ A network sees a vector of named features, by default the paper's one, the train
     alpha_t = gamma * p(x_t) * a(u_t)      a: the anneal factor, 1 in the paper
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,15 @@ ANNEALS = ("none", "linear")
 
 LARGEST_FEATURE = 1e4
 """Scaled losses are clipped here, so that no finite loss can overflow a network in float32."""
+
+SMALLEST_LOSS = 1e-4
+"""Scaled losses below it are all the same to a logarithm."""
+
+SMALLEST_SPREAD = 1e-8
+"""Below it, differences of the loss are rounding."""
+
+FAST, SLOW = 0.02, 0.1
+"""Parts of the horizon that averages of the loss look back over."""
 
 SMALLEST_FACTOR = 1e-12
 """The factor never underflows to 0: an optimizer may divide by its LR (Adam's capturable path does)."""
@@ -49,6 +58,38 @@ def stack_features(inputs: tuple[str, ...], loss: Tensor, progress: Tensor | flo
         "progress": torch.as_tensor(progress, dtype=loss.dtype, device=loss.device).expand_as(loss),
     }
     return torch.stack([columns[name] for name in inputs], dim=-1)
+
+
+class Averages(NamedTuple):
+    """How the logarithm of the scaled loss has moved; all 0 before the first step.
+
+    known: 1 after the first step. before: the last progress. first: the first value. fast, slow: averages with weights
+    exp(-passed progress / window). spread: average of (l - fast)^2 over the slow window.
+    """
+
+    known: Any
+    before: Any
+    first: Any
+    fast: Any
+    slow: Any
+    spread: Any
+
+    def after(self, loss: Tensor, progress: Tensor) -> "Averages":
+        """With one more scaled loss."""
+        log, begins = loss.clamp(min=SMALLEST_LOSS).log(), self.known == 0
+        keeps = [torch.where(begins, 0.0, torch.exp((self.before - progress) / window)) for window in (FAST, SLOW)]
+        fast, slow = (torch.lerp(log, old, keep) for old, keep in zip((self.fast, self.slow), keeps, strict=True))
+        spread = torch.lerp((log - fast) ** 2, self.spread, keeps[1])
+        return Averages(torch.ones_like(log), progress, torch.where(begins, log, self.first), fast, slow, spread)
+
+    def features(self) -> list[Tensor]:
+        """Level, trend, noise and first value, of about the same size."""
+        return [
+            self.fast,
+            3 * (self.fast - self.slow),
+            3 * torch.sqrt(self.spread.clamp(min=SMALLEST_SPREAD)),
+            self.first,
+        ]
 
 
 def anneal(kind: str, factor: Tensor, progress: Tensor | float) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mlrsnet import features
-from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
+from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
 from mlrsnet.rule import Moment, Report, Rule, Snapshot
 
 
@@ -57,6 +57,26 @@ class HostLSTM(HostNet):
         return _sigmoid(self.net.sharpness * (float(self.w3 @ x) + self.b3)), after
 
 
+class HostTrend(HostLSTM):
+    """`TrendNet`: the averages as plain numbers, the cells as `HostLSTM` has them."""
+
+    def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
+        """See `features.Averages`."""
+        loss, progress = x.tolist()
+        known, before, first, fast, slow, spread = memory[-1, 0, :6].tolist()
+        log = math.log(max(loss, features.SMALLEST_LOSS))
+        keep_fast, keep_slow = (known * math.exp((before - progress) / w) for w in (features.FAST, features.SLOW))
+        first = first if known else log
+        fast, slow = log + keep_fast * (fast - log), log + keep_slow * (slow - log)
+        spread = (log - fast) ** 2 + keep_slow * (spread - (log - fast) ** 2)
+        noise = math.sqrt(max(spread, features.SMALLEST_SPREAD))
+        told = np.array((loss, progress, fast, 3 * (fast - slow), 3 * noise, first), dtype=x.dtype)
+        factor, cells = super().__call__(told, memory[:-1])
+        layer = np.zeros_like(memory[-1:])
+        layer[0, 0, :6] = 1.0, progress, first, fast, slow, spread
+        return factor, np.concatenate((cells, layer))
+
+
 class HostMLP(HostNet):
     """`MLPNet` in numpy."""
 
@@ -75,7 +95,7 @@ def host_net(net: ScheduleNet) -> HostNet:
     """The fastest form of a network for single steps on the host."""
     if next(net.parameters()).dtype not in (torch.float32, torch.float64):  # numpy has no bfloat16
         net = copy.deepcopy(net).float()
-    twin = {LSTMNet: HostLSTM, MLPNet: HostMLP}.get(type(net), HostNet)
+    twin = {LSTMNet: HostLSTM, TrendNet: HostTrend, MLPNet: HostMLP}.get(type(net), HostNet)
     return twin(net)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils import vector_to_parameters
 
 from mlrsnet import features
 from mlrsnet.gamma import POLICIES
-from mlrsnet.nets import LSTMNet, ScheduleNet
+from mlrsnet.nets import LSTMNet, ScheduleNet, TrendNet
 from mlrsnet.rule import Rule
 
 NUM_WARPS = 8
@@ -59,6 +59,40 @@ def _gates(W2, from_x, from_h, BLOCK: tl.constexpr):
     return i, f, o, g
 
 
+@triton.jit
+def _lerp(new, old, keep):
+    return new + keep * (old - new)
+
+
+@triton.jit
+def _trend(place, w, loss, progress, taken, BLOCK: tl.constexpr):
+    """`features.Averages`: updated in place; its features times their columns of W1."""
+    known, before, first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
+    fast, slow, spread = tl.load(place + 3), tl.load(place + 4), tl.load(place + 5)
+    log = tl.log(tl.maximum(loss, 1e-4))
+    passed = before - progress
+    begins = known == 0
+    keep_fast, keep_slow = tl.where(begins, 0.0, tl.exp(passed * 50.0)), tl.where(begins, 0.0, tl.exp(passed * 10.0))
+    new_first, new_fast, new_slow = (
+        tl.where(begins, log, first),
+        _lerp(log, fast, keep_fast),
+        _lerp(log, slow, keep_slow),
+    )
+    new_spread = _lerp((log - new_fast) * (log - new_fast), spread, keep_slow)
+    tl.store(place, tl.where(taken, 1.0, known))
+    tl.store(place + 1, tl.where(taken, progress, before))
+    tl.store(place + 2, tl.where(taken, new_first, first))
+    tl.store(place + 3, tl.where(taken, new_fast, fast))
+    tl.store(place + 4, tl.where(taken, new_slow, slow))
+    tl.store(place + 5, tl.where(taken, new_spread, spread))
+    found = tl.load(w) * new_fast + tl.load(w + BLOCK) * (3.0 * (new_fast - new_slow))
+    return (
+        found
+        + tl.load(w + 2 * BLOCK) * (3.0 * tl.sqrt(tl.maximum(new_spread, 1e-8)))
+        + tl.load(w + 3 * BLOCK) * new_first
+    )
+
+
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
     loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
@@ -66,7 +100,7 @@ def _step(
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
-    SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr,
+    SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
     STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
     if MEMBERS:  # each has its own loss, state, weights, scale and number of classes
@@ -74,7 +108,7 @@ def _step(
         loss_pointer += member
         counts += 6 * member
         values += 3 * member
-        memory += 2 * LAYERS * HIDDEN * member
+        memory += 2 * (LAYERS + TREND) * HIDDEN * member
         weights += PHASES * STRIDE * member
         group_lrs += num_groups * member
         history += history_size * member
@@ -132,6 +166,8 @@ def _step(
                 from_x += tl.load(w + LOSS_INPUT * BLOCK + cells) * clipped
             if PROGRESS_INPUT >= 0:
                 from_x += tl.load(w + PROGRESS_INPUT * BLOCK + cells) * progress
+            if TREND:
+                from_x += _trend(memory + 2 * LAYERS * HIDDEN, w + 2 * BLOCK + cells, clipped, progress, taken, BLOCK)
             w += INPUTS * BLOCK
         from_h = _product(w, h, BLOCK)
         w += BLOCK * BLOCK
@@ -185,7 +221,7 @@ class FusedStep:
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,
             "LAYERS": net.num_layers,
-            "INPUTS": len(net.inputs),
+            "INPUTS": net.cells[0].i2h[0].in_features,  # type: ignore[index,union-attr]
             "LOSS_INPUT": net.inputs.index("loss") if "loss" in net.inputs else -1,
             "PROGRESS_INPUT": net.inputs.index("progress") if "progress" in net.inputs else -1,
             "HIDDEN": net.hidden_size,
@@ -194,6 +230,7 @@ class FusedStep:
             "SCALE_BY_CLASSES": by_classes,
             "SCALE_BY_FIRST": net.loss_scale != "none" and not by_classes,
             "ANNEAL": net.anneal == "linear",
+            "TREND": isinstance(net, TrendNet),
             "STRIDE": self.weights.shape[1],
             "BLOCK": self.block,
         }
@@ -202,7 +239,9 @@ class FusedStep:
     def build(cls, rule: Rule, device: torch.device) -> "FusedStep | None":
         """The kernel for a rule whose network it can compute; None for the others."""
         net = rule.schedule.net
-        fits = type(net) is LSTMNet and net.hidden_size <= LARGEST_HIDDEN and net.out.weight.dtype == torch.float32
+        if type(net) not in (LSTMNet, TrendNet) or not isinstance(net, LSTMNet):
+            return None
+        fits = net.hidden_size <= LARGEST_HIDDEN and net.out.weight.dtype == torch.float32
         return cls(rule, device) if fits else None
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from mlrsnet import _check
-from mlrsnet.features import ANNEALS, INPUTS, LOSS_SCALES, anneal, phase_index, progress, stack_features
+from mlrsnet.features import ANNEALS, INPUTS, LOSS_SCALES, Averages, anneal, phase_index, progress, stack_features
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class LSTMNet(ScheduleNet):
         self.hidden_size = _check.whole_number("hidden_size", hidden_size)
         self.num_layers = _check.whole_number("num_layers", num_layers)
         self.layout = _check.one_of("layout", layout, LAYOUTS)
-        sizes = [len(self.inputs)] + [hidden_size] * (num_layers - 1)
+        sizes = [self._width()] + [hidden_size] * (num_layers - 1)
         self.cells = nn.ModuleList(Cell(size, hidden_size, layout) for size in sizes)
         self.out = nn.Linear(hidden_size, 1)
 
@@ -169,6 +169,10 @@ class LSTMNet(ScheduleNet):
         """Zeros."""
         return self.out.weight.new_zeros(*batch, self.num_layers, 2, self.hidden_size)
 
+    def _width(self) -> int:
+        """Numbers that the first cell reads."""
+        return len(self.inputs)
+
     def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `ScheduleNet`."""
         x, memory = features, []
@@ -176,6 +180,42 @@ class LSTMNet(ScheduleNet):
             x, c = cell(x, *layer.unbind(-2))
             memory.append(torch.stack((x, c), dim=-2))
         return self._squash(self.out(x)), torch.stack(memory, dim=-3)
+
+
+class TrendNet(LSTMNet):
+    """An LSTM that is also told how the loss has moved, over parts of the horizon, whatever its length.
+
+    Beside loss / s and progress it reads level, trend, noise and first value of log(loss / s); see `features.Averages`, which lie
+    in a layer of their own behind those of the cells.
+
+    >>> net = TrendNet(16, inputs=("loss", "progress"))
+    >>> factor, state = net(torch.tensor([2.3, 0.0]), net.initial_state())
+    >>> state.shape, round(state[1, 0, 2].exp().item(), 3)
+    (torch.Size([2, 2, 16]), 2.3)
+    """
+
+    def __init__(self, hidden_size: int = 16, num_layers: int = 1, **reading: Any) -> None:
+        _check.whole_number("hidden_size", hidden_size, len(Averages._fields))
+        super().__init__(hidden_size, num_layers, **{"inputs": ("loss", "progress"), **reading})
+        if self.inputs != ("loss", "progress"):
+            raise ValueError(f"inputs of a TrendNet must be ('loss', 'progress'), got {self.inputs!r}: use an LSTMNet")
+
+    def initial_state(self, *batch: int) -> Tensor:
+        """Zeros."""
+        return self.out.weight.new_zeros(*batch, self.num_layers + 1, 2, self.hidden_size)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `ScheduleNet`."""
+        kept = len(Averages._fields)
+        averages = Averages(*state[..., -1, 0, :kept].unbind(-1)).after(*features.unbind(-1))
+        told = torch.stack(averages.features(), dim=-1)
+        factor, memory = super().forward(torch.cat((features, told), dim=-1), state[..., :-1, :, :])
+        layer = torch.zeros_like(state[..., -1:, :, :])
+        layer[..., 0, 0, :kept] = torch.stack(averages, dim=-1)
+        return factor, torch.cat((memory, layer), dim=-3)
+
+    def _width(self) -> int:
+        return len(self.inputs) + 4
 
 
 class MLPNet(ScheduleNet):
@@ -231,7 +271,7 @@ def unroll(phases: Sequence[ScheduleNet], losses: Tensor) -> Tensor:
     return torch.stack(factors)
 
 
-KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "MLPNet": MLPNet}
+KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet, "MLPNet": MLPNet}
 
 
 def build_net(config: dict[str, Any]) -> ScheduleNet:

@@ -24,11 +24,10 @@ class Policy(Protocol):
 class Networks:
     """A schedule with weights of its own for each member: `LearnedLR`, many at a time.
 
-    `fused`: on CUDA with an `LSTMNet`, a step of all of them is one Triton kernel instead of plain torch calls. It equals them in
-    Triton's interpreter, and is off by default until it has been run on a GPU.
+    `fused`: on CUDA with an `LSTMNet` or a `TrendNet`, a step of all of them is one Triton kernel instead of plain torch calls.
     """
 
-    def __init__(self, schedule: Schedule, members: int, device: torch.device, *, fused: bool = False) -> None:
+    def __init__(self, schedule: Schedule, members: int, device: torch.device, *, fused: bool = True) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
         self.rule = Rule(schedule)

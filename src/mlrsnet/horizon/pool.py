@@ -1,20 +1,32 @@
-"""Trainings of any shapes: tasks that can train side by side do, the others one after another."""
+"""Trainings of any shapes: tasks that share a step train in one population, and some populations at the same time."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
-from mlrsnet.horizon.population import Population, Trained
+from mlrsnet.horizon.population import Population, Trained, Training
 from mlrsnet.horizon.tasks import Data, Task
 
 MOST_POPULATIONS = 64
 """Captured steps that are kept; each holds the memory of its trainings."""
 
+AT_ONCE = 8
+"""Groups of tasks that train at the same time on a GPU."""
+
 P = TypeVar("P", bound=Policy)
+
+
+@dataclass(frozen=True)
+class _Running(Generic[P]):
+    indices: list[int]
+    population: Population
+    policy: P
+    training: Training
 
 
 class Pool(Generic[P]):
@@ -32,22 +44,37 @@ class Pool(Generic[P]):
         self.policy, self.device, self.precision, self.capture = policy, device, precision, capture
         self.data: dict[Data, Data] = {}
         self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()
+        self.at_once = AT_ONCE if device.type == "cuda" else 1
 
     def train(
         self, tasks: Sequence[Task], members: int, fitness: Fitness, prepare: Callable[[P, list[int]], None]
     ) -> Iterator[tuple[list[int], P, Trained]]:
-        """Whole trainings, one group of tasks after another: their indices, what set their LRs, what they came to.
+        """Whole trainings, group by group of tasks: their indices, what set their LRs, what they came to.
 
-        `prepare` is told which tasks the policy will drive next.
+        `prepare` is told which tasks the policy will drive next. On a GPU some groups train at the same time: a step of small
+        networks does not fill it.
         """
         groups: dict[Any, list[int]] = {}
         for index, task in enumerate(tasks):
             groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
-        for indices in groups.values():
-            those = [tasks[index] for index in indices]
-            population, policy = self._population(those, members)
-            prepare(policy, indices)
-            yield indices, policy, population.train(those, fitness)
+        waiting, running = list(groups.values()), deque[_Running[P]]()
+        while waiting or running:
+            for indices in waiting[:]:
+                if len(running) == self.at_once:
+                    break
+                those = [tasks[index] for index in indices]
+                population, policy = self._population(those, members)
+                if any(population is other.population for other in running):
+                    continue  # the same step for another horizon: one after the other
+                prepare(policy, indices)
+                running.append(_Running(indices, population, policy, population.training(those, fitness)))
+                waiting.remove(indices)
+            next_one = running.popleft()
+            try:
+                next(next_one.training)
+                running.append(next_one)
+            except StopIteration as end:
+                yield next_one.indices, next_one.policy, end.value
 
     def _population(self, tasks: Sequence[Task], members: int) -> tuple[Population, P]:
         key = (*tasks[0].kind, len(tasks), members)

@@ -5,10 +5,10 @@ elementwise operations, whatever the network. Members do not touch each other, s
 every member's own.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch.nn.functional import log_softmax
 
 from mlrsnet import _check
 from mlrsnet.capture import captured
+from mlrsnet.horizon.aside import Aside
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
@@ -41,6 +42,10 @@ class Trained:
     fitness: Tensor
     losses: Tensor
     lrs: Tensor
+
+
+Training: TypeAlias = Generator[None, None, Trained]
+"""A training in parts: between two of them, others can be started or go on."""
 
 
 class Population:
@@ -91,27 +96,42 @@ class Population:
         self.trace = torch.zeros(2, num_tasks * members, CHUNK, device=self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.eager_steps, self.capture = 0, capture
-        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self.aside = Aside(self.device)
 
     def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
         """Whole trainings, from fresh weights to the fitness on held-out data."""
+        training = self.training(tasks, fitness)
+        while True:
+            try:
+                next(training)
+            except StopIteration as end:
+                return cast(Trained, end.value)
+
+    def training(self, tasks: Sequence[Task], fitness: Fitness) -> Training:
+        """`train` in parts, each of which a GPU may still be busy with when it is handed over."""
         total, traces = tasks[0].steps, []
         batches = [Batches(task) for task in tasks]
-        with self._on_stream(), self._random(tasks[0].seed):
+        self.aside.begin(tasks[0].seed)
+        with self.aside.part():
             self.begin(tasks)
-            for first in range(0, total, CHUNK):
+        for first in range(0, total, CHUNK):
+            yield
+            with self.aside.part():
                 count = min(CHUNK, total - first)
                 self._fill(batches, count)
                 for _ in range(count):
                     self._advance()
                 traces.append(self.trace[:, :, :count].clone())
+        yield
+        with self.aside.part():
             losses, lrs = torch.cat(traces, dim=2)
             found = fitness(*self.evaluate(tasks))
             if not isinstance(found, Tensor) or found.shape != losses.shape[:1]:
                 raise ValueError(
                     f"fitness must return one number a training, a tensor of shape ({len(losses)},), got {found!r}"
                 )
-            return Trained(found, losses, lrs)
+        self.aside.end()
+        return Trained(found, losses, lrs)
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and an empty optimizer, for these tasks."""
@@ -165,16 +185,21 @@ class Population:
 
     def _fill(self, batches: Sequence[Batches], count: int) -> None:
         taken = [feed.take(count) for feed in batches]
-        self.order[:, :count] = torch.stack([index for index, _ in taken]).to(self.device)
+        self._send(torch.stack([index for index, _ in taken]), self.order)
         if self.data.mirrored:
-            self.mirror[:, :count] = torch.stack([mirror for _, mirror in taken]).to(self.device)
+            self._send(torch.stack([mirror for _, mirror in taken]), self.mirror)
         self.place.zero_()
+
+    def _send(self, values: Tensor, to: Tensor) -> None:
+        """A chunk to the device; the host does not wait for it."""
+        ready = values.pin_memory() if self.device.type == "cuda" else values
+        to[:, : values.shape[1]].copy_(ready, non_blocking=True)
 
     def _advance(self) -> None:
         """A step, captured where that is possible and its first steps were taken."""
         if self.graph is not None:
             self.graph.replay()
-        elif self.stream is None or not self.capture or self.eager_steps < WARM_UP:
+        elif self.device.type != "cuda" or not self.capture or self.eager_steps < WARM_UP:
             self.step()
             self.eager_steps += 1
         else:
@@ -235,30 +260,6 @@ class Population:
             spread = -log_p.masked_fill(log_p.isneginf(), 0.0).sum(-1).flatten(1).mean(1)
             losses = (1 - self.smoothing) * losses + self.smoothing * spread / (~self.shut).sum(1)
         return losses
-
-    @contextmanager
-    def _random(self, seed: int) -> Iterator[None]:
-        """Dropout's masks, where a model has them: the same every time, and the user's random numbers left alone."""
-        devices = [self.device] if self.stream is not None else []
-        with torch.random.fork_rng(devices=devices):
-            torch.default_generator.manual_seed(seed)
-            if self.stream is not None:
-                with torch.cuda.device(self.device):
-                    torch.cuda.manual_seed(seed)
-            yield
-
-    @contextmanager
-    def _on_stream(self) -> Iterator[None]:
-        """On a stream of its own, as a capture needs it; the user's waits for it, whatever happens."""
-        if self.stream is None:
-            yield
-            return
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        try:
-            with torch.cuda.stream(self.stream):
-                yield
-        finally:
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
 
 class Rows:

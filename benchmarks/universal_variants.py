@@ -1,78 +1,59 @@
-"""What lets one schedule serve many kinds of trainings? Variants, each learned for the same time on the universal distribution.
+"""What lets one schedule serve many kinds of trainings? Variants, each learned for as many generations.
 
 Each is then judged on validation kinds, which nothing is learned from, beside cosine and linear decays with 5 % warm-up over a
 grid of LRs. The gap is the mean over tasks of log((f + 0.05) / (best + 0.05)), f the calibrated validation loss at the end and
 best that of the best of all rivals on that very task, an oracle. 0.05 keeps tasks that end near 0 from outvoting the others.
 
-    python benchmarks/universal_variants.py --seconds 100 [--only absolute trend] [--out results/universal/variants-here.json]
+    python benchmarks/universal_variants.py --generations 100 [--only absolute trend] [--out results/universal/variants-here.json]
+
+With `--processes` the variants learn at the same time, each in a process of its own.
 """
 
 import argparse
 import json
 import math
 import platform
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mlrsnet import Gamma, LSTMNet
+from mlrsnet import Gamma, LSTMNet, TrendNet
 from mlrsnet.card import versions
+from mlrsnet.features import Averages
 from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler, Task, Update
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.horizon.updates import State, find
 from mlrsnet.lab.records import commit
 from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.universal import distribution
-from mlrsnet.nets import KINDS, Cell
+from mlrsnet.nets import KINDS
 
-GRID = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 DECAYS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "linear": {"warmup": 0.05}}
 NEAR_0, LARGEST = 0.05, 9.0
-FAST, SLOW = 0.02, 0.1
-"""Parts of the horizon that the averages of `TrendNet` look back over."""
 
 
-class TrendNet(LSTMNet):
-    """An LSTM that is also told how the loss has moved: its trend, its noise and its first value.
+class RunningNet(TrendNet):
+    """An LSTM that reads loss / (average of the loss over the last 10 % of the horizon) instead of the loss."""
 
-    With l = log(loss) and averages over the last 2 % and 10 % of the horizon: trend = fast - slow, noise = deviation from fast.
-    """
+    def _width(self) -> int:
+        return 2
 
-    def __init__(self, *sizes: int, **reading: Any) -> None:
-        super().__init__(*sizes, **reading)
-        self.cells[0] = Cell(len(self.inputs) + 3, self.hidden_size, self.layout)
-
-    def initial_state(self, *batch: int) -> Tensor:
-        """The LSTM's, and a layer more for the averages."""
-        return self.out.weight.new_zeros(*batch, self.num_layers + 1, 2, self.hidden_size)
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ScheduleNet`."""
-        known, before, first, fast, slow, noise = state[..., -1, 0, :6].unbind(-1)
-        log, progress = features[..., 0].clamp(min=1e-4).log(), features[..., 1]
-        begins, passed = known == 0, progress - before
-
-        def averaged(old: Tensor, new: Tensor, window: float) -> Tensor:
-            keep = torch.exp(-passed / window)
-            return torch.where(begins, new, keep * old + (1 - keep) * new)
-
-        first, fast, slow = torch.where(begins, log, first), averaged(fast, log, FAST), averaged(slow, log, SLOW)
-        noise = averaged(noise, (log - fast) ** 2, SLOW)
-        told = torch.stack((3 * (fast - slow), 3 * (noise + 1e-8).sqrt(), first.exp()), dim=-1)
-        factor, memory = super().forward(torch.cat((features, told), dim=-1), state[..., :-1, :, :])
-        kept = torch.stack((torch.ones_like(log), progress, first, fast, slow, noise), dim=-1)
-        rest = torch.zeros_like(state[..., -1, 0, 6:])
-        layer = torch.stack((torch.cat((kept, rest), dim=-1), torch.zeros_like(state[..., -1, 1, :])), dim=-2)
-        return factor, torch.cat((memory, layer.unsqueeze(-3)), dim=-3)
+    def _read(self, features: Tensor, averages: Averages) -> Tensor:
+        loss, progress = features.unbind(-1)
+        return torch.stack((loss / averages.slow.exp(), progress), dim=-1)
 
 
-KINDS["TrendNet"] = TrendNet
+KINDS["RunningNet"] = RunningNet
 
 
 @dataclass(frozen=True)
@@ -138,15 +119,18 @@ VARIANTS = {
         "loss / log(classes) and progress, gamma = 4, times 1 - momentum, 0.01 for Adam", net, fixed(4.0)
     ),
     "wide": Variant("the same with gamma = 20", lambda: net(start=0.05), fixed(20.0)),
-    "trend": Variant("the trend, noise and first value of the loss beside it", lambda: net(TrendNet), fixed(4.0)),
+    "trend": Variant(
+        "gamma = 20, and level, trend, noise and first value of the loss", lambda: net(TrendNet, 0.05), fixed(20.0)
+    ),
+    "first-loss": Variant("loss / first loss", lambda: net(loss_scale="initial"), fixed(4.0)),
+    "running-loss": Variant("loss / its running average", lambda: net(RunningNet), fixed(4.0)),
+    "paper-gamma": Variant("the paper's gamma, from the first loss and the classes", lambda: net(start=0.5), Gamma()),
+    "relative": Variant("alpha = r |w| / |d|, r up to 0.08", net, fixed(4.0), relative),
     "no-loss": Variant("progress alone", lambda: net(inputs=("progress",)), fixed(4.0)),
     "no-progress": Variant(
         "the loss alone, and no anneal factor", lambda: net(inputs=("loss",), anneal="none"), fixed(4.0)
     ),
     "no-anneal": Variant("without the factor 1 - progress", lambda: net(anneal="none"), fixed(4.0)),
-    "first-loss": Variant("loss / first loss", lambda: net(loss_scale="initial"), fixed(4.0)),
-    "paper-gamma": Variant("the paper's gamma, from the first loss and the classes", lambda: net(start=0.5), Gamma()),
-    "relative": Variant("alpha = r |w| / |d|, r up to 0.08", net, fixed(4.0), relative),
 }
 
 
@@ -160,65 +144,52 @@ def summary(found: list[float]) -> dict[str, float]:
     return {"mean": mean(found), "median": median(found), "worst eighth": mean(worst), "at least as good": wins}
 
 
-def learn(
-    variant: Variant, train: Sampler, tasks: list[Task], best: list[float], words: argparse.Namespace
-) -> list[Any]:
-    """Comparisons at the beginning, halfway and at the end."""
+def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Comparisons at the beginning and after every so many generations, until they or the time are up."""
     device, change = torch.device(words.device), variant.change
     trainer = HorizonTrainer(
         train if change is None else Changed(train, change),
-        generations=10**6,
+        generations=10**6,  # no decay: any of them could be the last
         net=variant.net(),
         gamma=variant.gamma,
+        tasks_per_generation=words.tasks,
         members=words.members,
         meta_lr=0.02,
         average=0.95,
         held_out_tasks=0,
         device=device,
     )
-    rivals = Rivals(tasks if change is None else [change(task) for task in tasks], "calibrated", device, kinds={})
-    rivals.found = {"none": torch.ones(len(tasks), 1)}  # the grid is trained once for all variants
-    spent, lines = 0.0, []
-    for part in (0.0, 0.5, 1.0):
-        while spent < part * words.seconds:
-            begin = time.perf_counter()
+    best = torch.cat(list(rivals.grids().values()), dim=1).min(dim=1).values.tolist()
+    tasks = rivals.tasks if change is None else [change(task) for task in rivals.tasks]
+    mine = Rivals(tasks, "calibrated", device, kinds={})
+    mine.found = {"none": torch.ones(len(tasks), 1)}  # the grid is trained once for all variants
+    begin = time.perf_counter()
+    while True:
+        compared = mine.compare(trainer.number, trainer.schedule())
+        known = {"generations": trainer.number, "seconds": round(time.perf_counter() - begin, 1)}
+        yield {**known, **summary(gaps(compared.learned, best)), "fitness": compared.learned}
+        for _ in range(words.every):
+            if trainer.number >= words.generations or time.perf_counter() - begin > words.seconds:
+                return
             trainer.step()
-            spent += time.perf_counter() - begin
-        compared = rivals.compare(trainer.number, trainer.schedule())
-        line = {"generations": trainer.number, **summary(gaps(compared.learned, best)), "fitness": compared.learned}
-        print({name: round(value, 4) for name, value in line.items() if name != "fitness"}, flush=True)
-        lines.append(line)
-    return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=100.0, help="of learning, for each variant")
-    parser.add_argument("--members", type=int, default=32)
-    parser.add_argument("--horizons", type=int, nargs=2, default=(100, 1000))
-    parser.add_argument("--kinds", type=int, nargs=2, default=(32, 18), help="to learn from, to judge on")
-    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path)
-    words = parser.parse_args()
-    train, val = distribution(
-        words.data, kinds=words.kinds[0], validation=words.kinds[1], horizons=tuple(words.horizons)
-    )
+def measure(words: argparse.Namespace) -> dict[str, Any]:
+    """The variants, one after another."""
+    kinds, horizons = words.kinds, tuple(words.horizons)
+    train, val = distribution(words.data, kinds=kinds[0], validation=kinds[1], horizons=horizons)
     tasks = [task for number, kind in enumerate(val.kinds) for task in kind.sample(number, 2)]
-    grids = Rivals(tasks, "calibrated", words.device, grid=GRID, kinds=DECAYS).grids()
+    rivals = Rivals(tasks, "calibrated", words.device, grid=GRID, kinds=DECAYS)
+    grids = rivals.grids()
     best = torch.cat(list(grids.values()), dim=1).min(dim=1).values.tolist()
+    settings = ("generations", "tasks", "members", "horizons", "kinds")
     record: dict[str, Any] = {
         "versions": versions(),
         "machine": {"system": platform.platform(), "device": device_name(torch.device(words.device))},
         "commit": commit(),
-        "settings": {
-            "seconds": words.seconds,
-            "members": words.members,
-            "horizons": words.horizons,
-            "kinds": words.kinds,
-        },
+        "settings": {name: getattr(words, name) for name in settings},
         "tasks": [f"{t.data.name}, {t.optimizer}, batch {t.batch_size}, {t.total_steps} steps" for t in tasks],
+        "best": best,
         "one LR for all": {
             f"{kind} {lr:g}": summary(gaps(found[:, place].tolist(), best))
             for kind, found in grids.items()
@@ -227,13 +198,57 @@ def main() -> None:
         "variants": {},
     }
     for name in words.only:
-        print(name, VARIANTS[name].about, flush=True)
-        lines = learn(VARIANTS[name], train, tasks, best, words)
-        record["variants"][name] = {"about": VARIANTS[name].about, "comparisons": lines}
-        if words.out:
-            words.out.parent.mkdir(parents=True, exist_ok=True)
-            words.out.write_text(json.dumps(record, indent=1) + "\n")
-    for name, found in record["one LR for all"].items():
+        comparisons: list[dict[str, Any]] = []
+        record["variants"][name] = {"about": VARIANTS[name].about, "comparisons": comparisons}
+        for line in learn(VARIANTS[name], train, rivals, words):
+            comparisons.append(line)
+            print(name, {key: round(value, 4) for key, value in line.items() if key != "fitness"}, flush=True)
+            write(record, words.out)
+    return record
+
+
+def side_by_side(words: argparse.Namespace) -> dict[str, Any]:
+    """The variants, each in a process of its own; their records put together."""
+    given = [word for word in sys.argv[1:] if word != "--processes"]
+    record: dict[str, Any] = {}
+    with TemporaryDirectory() as folder:
+        outs = {name: Path(folder) / f"{name}.json" for name in words.only}
+        running = [
+            subprocess.Popen([sys.executable, __file__, *given, "--only", name, "--out", str(out)])
+            for name, out in outs.items()
+        ]
+        for process in running:
+            process.wait()
+        for out in outs.values():
+            one = json.loads(out.read_text()) if out.is_file() else {"variants": {}}
+            record = {**one, "variants": record.get("variants", {}) | one["variants"]}
+    return record
+
+
+def write(record: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", type=int, default=100, help="of each variant")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="a variant stops after them")
+    parser.add_argument("--every", type=int, default=20, help="generations between comparisons")
+    parser.add_argument("--tasks", type=int, default=16)
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--horizons", type=int, nargs=2, default=(100, 1000))
+    parser.add_argument("--kinds", type=int, nargs=2, default=(32, 18), help="to learn from, to judge on")
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--processes", action="store_true", help="all variants at the same time")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path)
+    words = parser.parse_args()
+    record = side_by_side(words) if words.processes else measure(words)
+    write(record, words.out)
+    for name, found in record.get("one LR for all", {}).items():
         print(name, {key: round(value, 4) for key, value in found.items()})
 
 

@@ -208,11 +208,13 @@ class TrendNet(LSTMNet):
         """See `ScheduleNet`."""
         kept = len(Averages._fields)
         averages = Averages(*state[..., -1, 0, :kept].unbind(-1)).after(*features.unbind(-1))
-        told = torch.stack(averages.features(), dim=-1)
-        factor, memory = super().forward(torch.cat((features, told), dim=-1), state[..., :-1, :, :])
+        factor, memory = super().forward(self._read(features, averages), state[..., :-1, :, :])
         layer = torch.zeros_like(state[..., -1:, :, :])
         layer[..., 0, 0, :kept] = torch.stack(averages, dim=-1)
         return factor, torch.cat((memory, layer), dim=-3)
+
+    def _read(self, features: Tensor, averages: Averages) -> Tensor:
+        return torch.cat((features, torch.stack(averages.features(), dim=-1)), dim=-1)
 
     def _width(self) -> int:
         return len(self.inputs) + 4

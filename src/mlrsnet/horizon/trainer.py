@@ -270,15 +270,22 @@ class HorizonTrainer:
             self.loss_range = (min(self.loss_range[0], low), max(self.loss_range[1], high))
 
 
-def default_net(hidden_size: int = 50, *, anneal: str = "linear", start: float | None = None, seed: int = 0) -> LSTMNet:
+def default_net(
+    hidden_size: int = 50,
+    *,
+    anneal: str = "linear",
+    start: float | None = None,
+    seed: int = 0,
+    kind: type[LSTMNet] = LSTMNet,
+) -> LSTMNet:
     """The paper's cell, reading loss / log(classes) and progress: p = sigmoid(4 z) (1 - u).
 
     It begins with z near 0, or such that the first p of an untrained classifier is `start`. Without `anneal`, p = sigmoid(4 z): it
-    begins as a fixed LR, and has to learn to anneal.
+    begins as a fixed LR, and has to learn to anneal. A `TrendNet` reads the trend of the loss too.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        net = LSTMNet(
+        net = kind(
             hidden_size, inputs=("loss", "progress"), loss_scale="log_classes", sharpness=SHARPNESS, anneal=anneal
         )
     if start is not None:

@@ -27,11 +27,13 @@ from mlrsnet.lab.lock import held
 from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.trainer import device_name, resolve
 from mlrsnet.lab.universal import distribution
+from mlrsnet.nets import LSTMNet, TrendNet
 from mlrsnet.schedule import Schedule
 from mlrsnet.storage import write_atomically
 
 RECORD = "horizon.json"
 UNIVERSAL = "universal"
+NETWORKS: dict[str, type[LSTMNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet}
 COMPARE_EVERY, COMPARISONS = 25, 15
 """Generations between comparisons, and about the most that there are."""
 
@@ -51,6 +53,7 @@ class HorizonSpec:
         generations, tasks, members, sigma, meta_lr, average, fitness: see `HorizonTrainer`.
         gamma: range of the LR.
         start: part of the range that the network begins with; about half if None.
+        network: `LSTMNet` or `TrendNet`.
         hidden: size of the schedule network.
         anneal: `linear`, or `none` for a network that begins as a fixed LR.
         seed: of everything.
@@ -70,6 +73,7 @@ class HorizonSpec:
     fitness: str = "calibrated"
     gamma: float = 1.0
     start: float | None = None
+    network: str = "LSTMNet"
     hidden: int = 50
     anneal: str = "linear"
     seed: int = 0
@@ -87,6 +91,7 @@ class HorizonSpec:
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
         _check.one_of("anneal", self.anneal, ANNEALS)
+        _check.one_of("network", self.network, NETWORKS)
 
 
 RECIPES: dict[str, HorizonSpec] = {
@@ -94,12 +99,13 @@ RECIPES: dict[str, HorizonSpec] = {
         task=UNIVERSAL,
         held_out=64,
         generations=1500,
-        tasks=8,
-        members=32,
+        tasks=16,
+        members=16,
         meta_lr=0.02,
         average=0.98,
-        gamma=4.0,
-        start=0.25,
+        gamma=20.0,
+        start=0.05,
+        network="TrendNet",
         hidden=16,
         name=UNIVERSAL,
     )
@@ -114,7 +120,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
     return HorizonTrainer(
         sampler,
         generations=spec.generations,
-        net=default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed),
+        net=default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=NETWORKS[spec.network]),
         gamma=Gamma("fixed", value=spec.gamma),
         average=spec.average,
         tasks_per_generation=spec.tasks,

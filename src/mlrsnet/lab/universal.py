@@ -1,8 +1,8 @@
 """The broad distribution that the shipped default is learned from: many kinds of small trainings.
 
-A kind is a data set, a network, an optimizer, a batch size, label smoothing and whether it begins from trained weights; its tasks
-differ in horizon, classes, amount of data, weight decay and label noise. Kinds are drawn once, from a seed. Validation kinds are
-others, and two data sets, SVHN and Penn Treebank, are theirs alone: choices are made on them. Only training parts of data are used.
+A kind is a data set, a network, an optimizer, a batch size, label smoothing, clipping and whether it begins from trained weights;
+its tasks differ in horizon, classes, amount of data, weight decay and label noise. Kinds are drawn once, from a seed. Validation
+kinds are others, and two data sets, SVHN and Penn Treebank, are theirs alone: choices are made on them. Only training parts are used.
 
 Data is made small once and kept in `<data folder>/universal`, up to 20,000 examples of each set: a machine that has this folder
 needs no other.
@@ -67,6 +67,12 @@ TEXT_NETWORKS: tuple[Factory, ...] = (
 )
 OPTIMIZERS = ("sgd", "sgdm", "adam", "adamw")
 BATCH_SIZES = (16, 32, 64, 128, 256, 512)
+LARGEST_BATCH = {"small_cnn": 128, "text": 32}
+"""What hundreds of copies of these can train with."""
+
+CLIP_NORMS = (None, 0.25)
+"""For text."""
+
 DECAYS = {"adamw": (0.0, 0.01, 0.1)}
 OTHER_DECAYS = (0.0, 1e-4, 5e-4, 2e-3)
 
@@ -76,7 +82,7 @@ def distribution(
 ) -> tuple[Mixture, Mixture]:
     """What to learn from, and what to choose by."""
     both = []
-    for part, sources, count, at_once in (("train", TRAINING, kinds, 2), ("val", VALIDATION, validation, 4)):
+    for part, sources, count, at_once in (("train", TRAINING, kinds, 8), ("val", VALIDATION, validation, 4)):
         random = generator("universal", part)
         order = [sources[index % len(sources)] for index in range(count)]
         both.append(Mixture([_kind(load(source, root), horizons, random) for source in order], at_once))
@@ -85,9 +91,10 @@ def distribution(
 
 def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> TaskSampler:
     is_text = data.targets.ndim > 1
-    largest = 64 if is_text else len(data.inputs) // 8
+    network = {"model": "text"} if is_text else pick(PICTURE_NETWORKS, random)
+    model = pick(TEXT_NETWORKS, random) if is_text else factory(**network)
+    largest = min(len(data.inputs) // 8, LARGEST_BATCH.get(network["model"], len(data.inputs)))
     optimizer, batch_size = pick(OPTIMIZERS, random), pick([n for n in BATCH_SIZES if n <= largest], random)
-    model = pick(TEXT_NETWORKS, random) if is_text else factory(**pick(PICTURE_NETWORKS, random))
     tuned = float(torch.rand((), generator=random)) < 1 / 8
     if tuned:
         model, data = begin_trained(model, data)
@@ -104,6 +111,7 @@ def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> Tas
         val_size=256,
         label_noises=(0.0, 0.0, 0.1, 0.2) if several else (0.0,),
         label_smoothings=(pick((0.0, 0.0, 0.1), random),),
+        clip_norm=pick(CLIP_NORMS, random) if is_text else None,
     )
 
 

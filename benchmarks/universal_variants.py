@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -29,9 +29,8 @@ from torch import Tensor
 from mlrsnet import Gamma, LSTMNet, TrendNet
 from mlrsnet.card import versions
 from mlrsnet.features import Averages
-from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler, Task, Update
+from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler
 from mlrsnet.horizon.trainer import default_net
-from mlrsnet.horizon.updates import State, find
 from mlrsnet.lab.records import commit
 from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.universal import distribution
@@ -57,46 +56,12 @@ KINDS["RunningNet"] = RunningNet
 
 
 @dataclass(frozen=True)
-class Relative:
-    """alpha = r |w| / |d|: the network decides how far the weights move, in parts of their own length."""
-
-    inner: Update
-    scale: float = 0.02
-
-    def begin(self, weights: Tensor) -> State:
-        return self.inner.begin(weights)
-
-    def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        before = weights.clone()
-        self.inner.apply(weights, gradients, state, torch.ones_like(lr), weight_decay)
-        step = before - weights
-        length = before.norm(dim=1, keepdim=True) / (step.norm(dim=1, keepdim=True) + 1e-12)
-        weights.copy_(before - lr * length * step)
-
-
-def relative(task: Task) -> Task:
-    return replace(task, optimizer=Relative(find(task.optimizer)))
-
-
-@dataclass(frozen=True)
-class Changed:
-    """Another sampler's tasks, each changed."""
-
-    inner: Sampler
-    change: Callable[[Task], Task]
-
-    def sample(self, seed: int, count: int) -> list[Task]:
-        return [self.change(task) for task in self.inner.sample(seed, count)]
-
-
-@dataclass(frozen=True)
 class Variant:
     """What is learned."""
 
     about: str
     net: Callable[[], LSTMNet]
     gamma: Gamma
-    change: Callable[[Task], Task] | None = None
 
 
 def net(kind: type[LSTMNet] = LSTMNet, start: float = 0.25, **reading: Any) -> LSTMNet:
@@ -125,7 +90,7 @@ VARIANTS = {
     "first-loss": Variant("loss / first loss", lambda: net(loss_scale="initial"), fixed(4.0)),
     "running-loss": Variant("loss / its running average", lambda: net(RunningNet), fixed(4.0)),
     "paper-gamma": Variant("the paper's gamma, from the first loss and the classes", lambda: net(start=0.5), Gamma()),
-    "relative": Variant("alpha = r |w| / |d|, r up to 0.08", net, fixed(4.0), relative),
+    "relative": Variant("alpha = r |w| / |d|, r up to 0.08", net, Gamma("relative", value=0.08)),
     "no-loss": Variant("progress alone", lambda: net(inputs=("progress",)), fixed(4.0)),
     "no-progress": Variant(
         "the loss alone, and no anneal factor", lambda: net(inputs=("loss",), anneal="none"), fixed(4.0)
@@ -146,9 +111,9 @@ def summary(found: list[float]) -> dict[str, float]:
 
 def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Comparisons at the beginning and after every so many generations, until they or the time are up."""
-    device, change = torch.device(words.device), variant.change
+    device = torch.device(words.device)
     trainer = HorizonTrainer(
-        train if change is None else Changed(train, change),
+        train,
         generations=10**6,  # no decay: any of them could be the last
         net=variant.net(),
         gamma=variant.gamma,
@@ -160,9 +125,8 @@ def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Name
         device=device,
     )
     best = torch.cat(list(rivals.grids().values()), dim=1).min(dim=1).values.tolist()
-    tasks = rivals.tasks if change is None else [change(task) for task in rivals.tasks]
-    mine = Rivals(tasks, "calibrated", device, kinds={})
-    mine.found = {"none": torch.ones(len(tasks), 1)}  # the grid is trained once for all variants
+    mine = Rivals(rivals.tasks, "calibrated", device, kinds={})
+    mine.found = {"none": torch.ones(len(mine.tasks), 1)}  # the grid is trained once for all variants
     begin = time.perf_counter()
     while True:
         compared = mine.compare(trainer.number, trainer.schedule())

@@ -70,7 +70,7 @@ def test_a_perplexity_that_overflows_is_refused():
         ({"statistic": "accuracy"}, "gamma statistic must be one of"),
         ({"policy": "fixed"}, "gamma value must be a finite number, got None"),
         ({"policy": "fixed", "value": -1.0}, "gamma value must be > 0, got -1.0"),
-        ({"value": 1.0}, "gamma value belongs to the policy 'fixed'"),
+        ({"value": 1.0}, "gamma value belongs to the policies 'fixed'"),
     ],
 )
 def test_a_bad_policy_is_named(arguments, message):

@@ -253,7 +253,7 @@ def test_a_recipe_by_its_name_with_options_on_top(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--recipe", "nope"), "recipe must be one of universal; got 'nope'"),
+        (("--recipe", "nope"), "recipe must be one of universal, universal-relative; got 'nope'"),
         (("--recipe", "universal", "--objective", "greedy"), "--recipe belongs to --objective horizon"),
         (("--recipe", "universal", "--classes", "01"), "universal has no options"),
         (("--gamma", 2.0), "--gamma belongs to --objective horizon, got --objective greedy"),

@@ -131,6 +131,8 @@ def test_populations_of_every_picture_network_take_a_step():
         ).sample(0, 2)
 
         class Fixed:
+            is_relative = False
+
             def begin(self, total_steps, scale, num_classes):
                 self.scale = scale
 

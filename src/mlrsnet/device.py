@@ -120,6 +120,7 @@ class DeviceEngine:
             rule.schedule.loss_divisor(initial_loss, rule.num_classes)
         self.counts = torch.zeros(6, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
+        self.ratio = torch.ones((), device=device)
         self._view(net.initial_state().to(device))
         self.carry.phase.fill_(-1)
         self.carry.lr.fill_(lr)
@@ -151,7 +152,9 @@ class DeviceEngine:
                 self.kernel(loss, scale, **self._buffers())
             return
         with torch.autocast(self.device.type, enabled=False):
-            carry = advance(self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale)
+            carry = advance(
+                self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale * self.ratio
+            )
         taken = carry.step > self.carry.step
         self.group_lrs.copy_(torch.where(taken, carry.lr * self.ratios, self.group_lrs))
         place = torch.clamp(self._calls(), max=len(self.history) - 1)
@@ -266,6 +269,7 @@ class DeviceEngine:
             "group_lrs": self.group_lrs,
             "ratios": self.ratios,
             "history": self.history,
+            "ratio": self.ratio,
         }
 
     def _calls(self) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mlrsnet import _check
 
-POLICIES = ("initial", "per-phase", "fixed")
+POLICIES = ("initial", "per-phase", "fixed", "relative")
 STATISTICS = ("loss", "perplexity")
 
 ADAPTIVE_SCALE = 0.01
@@ -30,7 +30,7 @@ class Gamma:
     """How a schedule finds its range.
 
     policy: `initial` (once, from the first loss: the paper), `per-phase` (again from the current loss whenever the
-        phase changes: the authors' code) or `fixed` (`value`).
+        phase changes: the authors' code), `fixed` (`value`), or `relative`: `value` times |w| / |d|, see `relative.py`.
     statistic: `loss`, or `perplexity` for language models.
     """
 
@@ -41,15 +41,17 @@ class Gamma:
     def __post_init__(self) -> None:
         _check.one_of("gamma policy", self.policy, POLICIES)
         _check.one_of("gamma statistic", self.statistic, STATISTICS)
-        if self.policy == "fixed":
-            _check.positive("gamma value", self.value, "a fixed range needs its value, such as 1.0")
+        if not self.needs_classes:
+            _check.positive("gamma value", self.value, f"a {self.policy} range needs its value, such as 1.0")
         elif self.value is not None:
-            raise ValueError(f"gamma value belongs to the policy 'fixed', got {self.value!r} with {self.policy!r}")
+            raise ValueError(
+                f"gamma value belongs to the policies 'fixed' and 'relative', got {self.value!r} with {self.policy!r}"
+            )
 
     @property
     def needs_classes(self) -> bool:
         """Whether `num_classes` enters the range."""
-        return self.policy != "fixed"
+        return self.policy not in ("fixed", "relative")
 
     def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
         """The range for a loss, checked; `name` is what an error calls it.

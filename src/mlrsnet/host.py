@@ -111,7 +111,7 @@ class HostEngine:
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
         self.rule, self.total_steps, self.lr = rule, total_steps, lr
-        self.optimizer_scale = 1.0
+        self.optimizer_scale = self.ratio = 1.0
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.memory = self.nets[0].net.initial_state().numpy()
         self.step_count, self.phase, self.gamma, self.divisor = 0, -1, math.nan, math.nan
@@ -139,7 +139,7 @@ class HostEngine:
             self.divisor,
             features.progress(self.step_count, self.total_steps),
             self.copy_memory(),
-            self.rule.scale * self.optimizer_scale * self.gamma,
+            self.rule.scale * self.optimizer_scale * self.ratio * self.gamma,
         )
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
@@ -222,7 +222,7 @@ class HostEngine:
         factor, self.memory = self.nets[phase](x, self.memory)
         if net.anneal == "linear":
             factor *= 1 - progress
-        lr = rule.scale * self.optimizer_scale * self.gamma * max(factor, features.SMALLEST_FACTOR)
+        lr = rule.scale * self.optimizer_scale * self.ratio * self.gamma * max(factor, features.SMALLEST_FACTOR)
         self.lr = min(max(lr, rule.min_lr), rule.max_lr)
         self.step_count += 1
 

@@ -112,10 +112,11 @@ def _step(
         weights += PHASES * STRIDE * member
         group_lrs += num_groups * member
         history += history_size * member
-        scale *= tl.load(scales + member)
+        scales += member
         classes = tl.load(num_classes + member)
         log_classes = tl.log(classes)
         root_classes = tl.exp(0.25 * log_classes)
+    scale *= tl.load(scales)
     loss = tl.load(loss_pointer).to(tl.float32)
     step, last_phase = tl.load(counts), tl.load(counts + 1)
     nonfinite, unusable, outside = tl.load(counts + 2), tl.load(counts + 3), tl.load(counts + 4)
@@ -130,7 +131,7 @@ def _step(
     renews = begins
     if POLICY == 1:  # per-phase
         renews = begins | (phase != last_phase)
-    if POLICY == 2:  # fixed
+    if POLICY >= 2:  # fixed, relative
         fresh = loss * 0.0 + fixed_gamma
     else:
         f_0 = tl.where(begins, initial_loss, loss)
@@ -262,11 +263,12 @@ class FusedStep:
         group_lrs: Tensor,
         ratios: Tensor,
         history: Tensor,
+        ratio: Tensor,
     ) -> None:
         """One step, in place."""
         groups = len(group_lrs)
         _step[(1,)](
-            loss, counts, values, memory, self.weights, group_lrs, ratios, history, loss, loss, len(history), groups, scale,
+            loss, counts, values, memory, self.weights, group_lrs, ratios, history, ratio, loss, len(history), groups, scale,
             *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
         )  # fmt: skip
 

@@ -369,6 +369,8 @@ def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gam
         raise TypeError(f"scaler must be a torch.amp.GradScaler or None, got {scaler!r}")
     if gamma is not None and not isinstance(gamma, Gamma):
         raise TypeError(f"gamma must be a mlrsnet.Gamma or None, got {gamma!r}: pass Gamma() for the paper's")
+    if gamma is not None and gamma.policy == "relative":
+        raise ValueError("gamma must not be relative for Algorithm 1, got 'relative': use HorizonTrainer, or Gamma()")
 
 
 def _names(compat: str | Collection[str]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from mlrsnet import _check
+from mlrsnet import _check, relative
 from mlrsnet.device import MOST_STEPS, DeviceEngine
 from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
@@ -40,7 +40,8 @@ class LearnedLR(LRScheduler):
 
     Args:
         optimizer: any torch optimizer, or a wrapper that shares its groups. They keep the ratios of their initial LRs; the
-            range is carried over from SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`.
+            range is carried over from SGD to momentum and Adam by `mlrsnet.gamma.optimizer_scale`; a relative range needs torch's
+            SGD, Adam or AdamW, with gradients that are not scaled (call `scaler.unscale_(optimizer)` first).
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps the whole training will take.
         num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
@@ -113,6 +114,8 @@ class LearnedLR(LRScheduler):
             self._engine = HostEngine(rule, self.total_steps, initial_loss, lr)
         else:
             self._engine = DeviceEngine(rule, self.total_steps, initial_loss, lr, device)
+        if self._is_relative:
+            self._engine.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
         self._bind()
         self._bind_after_loading()
 
@@ -237,6 +240,8 @@ class LearnedLR(LRScheduler):
         """One step of the engine, and the groups' LRs."""
         if not self._is_bound():
             self._bind()
+        if self._is_relative:
+            self._measure()
         if isinstance(self._engine, HostEngine):
             if isinstance(loss, Tensor) and _is_captured(loss):
                 raise RuntimeError(
@@ -248,6 +253,18 @@ class LearnedLR(LRScheduler):
         self._pending = []
         self.last_epoch += 1
         self._step_count += 1
+
+    def _measure(self) -> None:
+        """|w| / |d| of the step that follows."""
+        engine, new = self._engine, relative.ratio(self.optimizer, self._ratios)
+        if isinstance(engine, HostEngine):
+            engine.ratio = float(relative.usable(new, torch.tensor(engine.ratio)))
+        else:
+            engine.ratio.copy_(relative.usable(new.to(engine.device), engine.ratio))
+
+    @property
+    def _is_relative(self) -> bool:
+        return self.schedule.card.gamma.policy == "relative"
 
     def _schedule_number(self) -> int:
         """The schedule's fingerprint as a number, since a state holds numbers and tensors only."""
@@ -274,7 +291,10 @@ class LearnedLR(LRScheduler):
         groups = self.optimizer.param_groups
         reference = remember_initial_lrs(self.optimizer)
         self._ratios = initial_ratios(self.optimizer, reference)
-        self._engine.optimizer_scale = optimizer_scale(groups[reference])
+        if self._is_relative:
+            relative.check(self.optimizer)
+        else:
+            self._engine.optimizer_scale = optimizer_scale(groups[reference])
         self._bound = list(groups)
         if isinstance(self._engine, DeviceEngine):
             self._ratios = torch.tensor(self._ratios).tolist()  # as the device holds them

@@ -14,6 +14,10 @@ from mlrsnet.schedule import Schedule
 class Policy(Protocol):
     """An LR a member, from its loss; a captured step holds its buffers, so they stay where they are."""
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether its LRs are parts of the weights' length; see `mlrsnet.relative`."""
+
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """Trainings begin: their horizon, and the optimizer's scale and the number of classes of each member."""
 
@@ -30,7 +34,7 @@ class Networks:
     def __init__(self, schedule: Schedule, members: int, device: torch.device, *, fused: bool = True) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
-        self.rule = Rule(schedule)
+        self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.policy == "relative"
         self.weights = {
             name: torch.empty(members, 1, *weight.shape, device=device)
             for name, weight in schedule.net.named_parameters()
@@ -90,6 +94,8 @@ class Networks:
 
 class Table:
     """Hand-designed schedules: each member's peak LR times a factor a step."""
+
+    is_relative = False
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)

@@ -23,7 +23,7 @@ from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
 from mlrsnet.horizon.tasks import Data, Task
-from mlrsnet.horizon.updates import Update, find
+from mlrsnet.horizon.updates import Relative, Update, find
 
 CHUNK = 64
 """Steps whose batches go to the device together."""
@@ -82,7 +82,8 @@ class Population:
         self.device = data.inputs.device
         self.bf16 = _check.one_of("precision", precision, ("fp32", "bf16")) == "bf16"
         self.smoothing, self.clip_norm = task.label_smoothing, task.clip_norm
-        self.update: Update = find(task.optimizer)
+        update = find(task.optimizer)
+        self.update: Update = Relative(update) if policy.is_relative else update
         self.model = _fresh(task).to(self.device)
         self.rows = Rows(self.model, num_tasks * members)
         self.fixed = {name: _stack(value, num_tasks * members) for name, value in _fixed(self.model)}

@@ -101,6 +101,30 @@ class Adam:
         weights.addcdiv_(m * (lr / first.to(lr)), size, value=-1)
 
 
+@dataclass(frozen=True)
+class Relative:
+    """lr |w| / |d| instead of lr, d being what the update would subtract at an LR of 1; see `mlrsnet.relative`."""
+
+    inner: Update
+
+    @property
+    def scale(self) -> float:
+        """1: a relative step is the same part of the weights for every optimizer."""
+        return 1.0
+
+    def begin(self, weights: Tensor) -> State:
+        """That of the update."""
+        return self.inner.begin(weights)
+
+    def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
+        """One step."""
+        before = weights.clone()
+        self.inner.apply(weights, gradients, state, torch.ones_like(lr), weight_decay)
+        direction = before - weights
+        ratio = before.norm(dim=1, keepdim=True) / direction.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        weights.copy_(before).addcmul_(direction, lr * ratio, value=-1)
+
+
 UPDATES: dict[str, Update] = {"sgd": SGD(), "sgdm": SGD(momentum=0.9), "adam": Adam(), "adamw": Adam(decoupled=True)}
 """By the names that the lab uses too."""
 

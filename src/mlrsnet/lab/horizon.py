@@ -8,7 +8,7 @@ checkpoint.pt         to go on from
 import io
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from mlrsnet.storage import write_atomically
 RECORD = "horizon.json"
 UNIVERSAL = "universal"
 NETWORKS: dict[str, type[LSTMNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet}
-COMPARE_EVERY, COMPARISONS = 25, 15
+COMPARE_EVERY, COMPARISONS = 25, 8
 """Generations between comparisons, and about the most that there are."""
 
 OnGeneration = Callable[[HorizonTrainer], Any]
@@ -51,7 +51,7 @@ class HorizonSpec:
         held_out: so many other small trainings only measure.
         held_out_options: of the task for these; the same if None.
         generations, tasks, members, sigma, meta_lr, average, fitness: see `HorizonTrainer`.
-        gamma: range of the LR.
+        gamma: range of the LR, or of the part of the weights' length that a step moves them by, if `relative`.
         start: part of the range that the network begins with; about half if None.
         network: `LSTMNet` or `TrendNet`.
         hidden: size of the schedule network.
@@ -72,6 +72,7 @@ class HorizonSpec:
     average: float = 0.9
     fitness: str = "calibrated"
     gamma: float = 1.0
+    relative: bool = False
     start: float | None = None
     network: str = "LSTMNet"
     hidden: int = 50
@@ -94,20 +95,23 @@ class HorizonSpec:
         _check.one_of("network", self.network, NETWORKS)
 
 
+_UNIVERSAL = HorizonSpec(
+    task=UNIVERSAL,
+    held_out=32,
+    generations=350,
+    tasks=16,
+    average=0.97,
+    gamma=20.0,
+    start=0.05,
+    network="TrendNet",
+    hidden=16,
+    name=UNIVERSAL,
+)
 RECIPES: dict[str, HorizonSpec] = {
-    UNIVERSAL: HorizonSpec(
-        task=UNIVERSAL,
-        held_out=64,
-        generations=1500,
-        tasks=16,
-        members=16,
-        meta_lr=0.02,
-        average=0.98,
-        gamma=20.0,
-        start=0.05,
-        network="TrendNet",
-        hidden=16,
-        name=UNIVERSAL,
+    spec.name: spec
+    for spec in (
+        _UNIVERSAL,
+        replace(_UNIVERSAL, relative=True, gamma=0.2, start=0.1, meta_lr=0.02, name="universal-relative"),
     )
 }
 """Meta-trainings by name: `mlrsnet metatrain --recipe NAME`."""
@@ -121,7 +125,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
         sampler,
         generations=spec.generations,
         net=default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=NETWORKS[spec.network]),
-        gamma=Gamma("fixed", value=spec.gamma),
+        gamma=Gamma("relative" if spec.relative else "fixed", value=spec.gamma),
         average=spec.average,
         tasks_per_generation=spec.tasks,
         members=spec.members,

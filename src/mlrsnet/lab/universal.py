@@ -2,7 +2,8 @@
 
 A kind is a data set, a network, an optimizer, a batch size, label smoothing, clipping and whether it begins from trained weights;
 its tasks differ in horizon, classes, amount of data, weight decay and label noise. Kinds are drawn once, from a seed. Validation
-kinds are others, and two data sets, SVHN and Penn Treebank, are theirs alone: choices are made on them. Only training parts are used.
+kinds are others, and two data sets, SVHN and Penn Treebank, are theirs alone: choices are made on them. Of all data, only training
+parts are used.
 
 Data is made small once and kept in `<data folder>/universal`, up to 20,000 examples of each set: a machine that has this folder
 needs no other.
@@ -70,6 +71,9 @@ BATCH_SIZES = (16, 32, 64, 128, 256, 512)
 LARGEST_BATCH = {"small_cnn": 128, "text": 32}
 """What hundreds of copies of these can train with."""
 
+LONGEST_TEXT = 1000
+"""Steps of a training on text, the slowest."""
+
 CLIP_NORMS = (None, 0.25)
 """For text."""
 
@@ -102,7 +106,7 @@ def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> Tas
     return TaskSampler(
         [data],
         [model],
-        horizons=horizons,
+        horizons=(horizons[0], max(horizons[0], min(horizons[1], LONGEST_TEXT))) if is_text else horizons,
         batch_sizes=(batch_size,),
         optimizers=(optimizer,),
         weight_decays=DECAYS.get(optimizer, OTHER_DECAYS),

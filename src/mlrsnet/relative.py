@@ -1,0 +1,84 @@
+"""The relative range: alpha_t = r_t |w_t| / |d_t|, so that a step moves the weights by a part r_t of their own length.
+
+w_t: all weights of the optimizer that have a gradient, as one vector. d_t: what the step that follows would subtract from them at
+an LR of 1 (with a group's share, momentum and weight decay), computed from gradients and the optimizer's state before the step.
+A relative step does not depend on the scale of weights or gradients, so one r serves networks whose LRs differ a hundredfold.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+SMALLEST_RATIO = 1e-12
+"""Where there is no length to compare with, at the first step."""
+
+
+def check(optimizer: Optimizer) -> None:
+    """Only optimizers whose direction is known."""
+    if not isinstance(optimizer, SGD | Adam | AdamW):
+        raise ValueError(
+            f"optimizer must be torch's SGD, Adam or AdamW for a schedule with a relative range, got {type(optimizer).__name__}: "
+            "use one of them, or a schedule whose range is not relative, such as 'universal'"
+        )
+
+
+@torch.no_grad()
+def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
+    """|w| / |d|, a float32 scalar on the weights' device; `shares` are the groups' LRs as parts of alpha."""
+    weights, directions = [], []
+    for group, share in zip(optimizer.param_groups, shares, strict=True):
+        members = [parameter for parameter in group["params"] if parameter.grad is not None]
+        if members:
+            weights.append(_length(members))
+            directions.append(share * _length([_direction(optimizer, group, parameter) for parameter in members]))
+    if not weights:
+        return torch.tensor(math.nan)
+    w, d = (torch.stack([one.to(parts[0].device) for one in parts]).norm() for parts in (weights, directions))
+    return w / d
+
+
+def usable(new: Tensor, old: Tensor) -> Tensor:
+    """The new ratio, or the old one where there is none: a gradient that is not finite, or no gradient at all."""
+    return torch.where(torch.isfinite(new) & (new > 0), new, old)
+
+
+def _length(tensors: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm([t.float() for t in tensors])).norm()  # type: ignore[arg-type]
+
+
+def _direction(optimizer: Optimizer, group: dict[str, Any], weight: Tensor) -> Tensor:
+    """What the next step subtracts from a weight at an LR of 1; nothing is changed."""
+    gradient, decay = weight.grad, group["weight_decay"]
+    assert gradient is not None
+    gradient = -gradient if group["maximize"] else gradient
+    decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, AdamW))
+    if decay and not decoupled:
+        gradient = gradient.add(weight, alpha=decay)
+    state = optimizer.state.get(weight, {})
+    if isinstance(optimizer, SGD):
+        return _heavy_ball(group, gradient, state)
+    moved = _adam(group, gradient, state)
+    return moved.add(weight, alpha=decay) if decay and decoupled else moved
+
+
+def _heavy_ball(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> Tensor:
+    momentum, buffer = group["momentum"], state.get("momentum_buffer")
+    if not momentum:
+        return gradient
+    buffer = gradient if buffer is None else (momentum * buffer).add(gradient, alpha=1 - group["dampening"])
+    return gradient.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+
+
+def _adam(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> Tensor:
+    beta1, beta2 = group["betas"]
+    zero = torch.zeros_like(gradient)
+    m = torch.lerp(state.get("exp_avg", zero), gradient, 1 - beta1)
+    v = (beta2 * state.get("exp_avg_sq", zero)).addcmul(gradient, gradient, value=1 - beta2)
+    if group["amsgrad"]:
+        v = torch.maximum(v, state.get("max_exp_avg_sq", zero))
+    step = state.get("step", 0) + 1
+    return m / (1 - beta1**step) / ((v / (1 - beta2**step)).sqrt() + group["eps"])

@@ -1,0 +1,170 @@
+"""The relative range: alpha = r |w| / |d|, against what torch's own optimizers then do."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, RMSprop
+
+from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
+from mlrsnet.horizon import Data, Task
+from mlrsnet.horizon.fitness import loss as mean_loss
+from mlrsnet.horizon.policies import Networks
+from mlrsnet.horizon.population import Population
+
+PART = 0.03
+OPTIMIZERS = {
+    "sgd": lambda p, **k: SGD(p, weight_decay=0.01, **k),
+    "heavy-ball": lambda p, **k: SGD(p, momentum=0.9, dampening=0.1, weight_decay=0.01, **k),
+    "nesterov": lambda p, **k: SGD(p, momentum=0.9, nesterov=True, **k),
+    "maximize": lambda p, **k: SGD(p, momentum=0.5, maximize=True, **k),
+    "adam": lambda p, **k: Adam(p, weight_decay=0.01, **k),
+    "amsgrad": lambda p, **k: Adam(p, amsgrad=True, betas=(0.8, 0.5), **k),
+    "adamw": lambda p, **k: AdamW(p, weight_decay=0.1, **k),
+}
+
+
+def relative_schedule(part=PART):
+    """About a constant r = `part`."""
+    torch.manual_seed(0)
+    net = MLPNet(4)
+    with torch.no_grad():
+        net.out.weight.zero_()
+        net.out.bias.zero_()
+    return Schedule(net, Card(gamma=Gamma("relative", value=2 * part)))
+
+
+def model():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def batches(count):
+    random = torch.Generator().manual_seed(2)
+    return [(torch.randn(16, 5, generator=random), torch.randint(3, (16,), generator=random)) for _ in range(count)]
+
+
+def lengths(network, before):
+    moved = [(p - q).detach().flatten() for p, q in zip(network.parameters(), before, strict=True)]
+    return float(torch.cat(moved).norm()), float(torch.cat([p.flatten() for p in before]).norm())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_every_step_moves_the_weights_by_a_part_of_their_length(name, tensor_lr):
+    network = model()
+    optimizer = OPTIMIZERS[name](network.parameters(), lr=torch.tensor(0.1) if tensor_lr else 0.1)
+    lr = LearnedLR(optimizer, relative_schedule(), total_steps=12)
+    for x, y in batches(12):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()
+        lr.step(loss)
+        before = copy.deepcopy([p.detach() for p in network.parameters()])
+        optimizer.step()
+        moved, length = lengths(network, before)
+        assert moved == pytest.approx(PART * length, rel=1e-4)
+
+
+def test_groups_keep_the_ratio_of_their_lrs_and_move_together():
+    network = model()
+    groups = [{"params": network[0].parameters(), "lr": 0.3}, {"params": network[3].parameters(), "lr": 0.1}]
+    optimizer = SGD(groups, momentum=0.9)
+    lr = LearnedLR(optimizer, relative_schedule(), total_steps=5)
+    trained = nn.ModuleList([network[0], network[3]])
+    for x, y in batches(5):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()
+        lr.step(loss)
+        before = copy.deepcopy([p.detach() for p in trained.parameters()])
+        optimizer.step()
+        moved, length = lengths(trained, before)
+        assert moved == pytest.approx(PART * length, rel=1e-4)
+        first, second = lr.get_last_lr()
+        assert first == pytest.approx(3 * second)
+
+
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_a_gradient_that_is_not_finite_keeps_the_last_ratio(tensor_lr):
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = SGD([weight], lr=torch.tensor(0.1) if tensor_lr else 0.1)
+    lr = LearnedLR(optimizer, relative_schedule(), total_steps=9)
+    found = []
+    for gradient in (None, 2.0, math.nan, math.inf, 0.0):
+        weight.grad = None if gradient is None else torch.full((4,), gradient)
+        lr.step(1.0)
+        found.append(float(lr.get_last_lr()[0]))
+    assert found[0] < 1e-12
+    assert found[1:] == pytest.approx([PART / 2] * 4)
+
+
+def test_a_resumed_training_goes_on_with_the_same_lrs():
+    def run(network, optimizer, lr, those):
+        found = []
+        for x, y in those:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(network(x), y)
+            loss.backward()
+            lr.step(loss)
+            optimizer.step()
+            found.append(lr.get_last_lr()[0])
+        return found
+
+    def make():
+        network = model()
+        optimizer = AdamW(network.parameters(), lr=0.1)
+        return network, optimizer, LearnedLR(optimizer, relative_schedule(), total_steps=10)
+
+    whole, first, second = make(), make(), make()
+    expected = run(*whole, batches(10))
+    run(*first, batches(10)[:4])
+    for new, old in zip(second, first, strict=True):
+        new.load_state_dict(copy.deepcopy(old.state_dict()))
+    assert run(*second, batches(10)[4:]) == expected[4:]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam", "adamw"])
+def test_a_population_trains_as_learned_lr_does(optimizer):
+    random = torch.Generator().manual_seed(0)
+    data = Data(torch.randn(80, 5, generator=random), torch.arange(80) % 3)
+    train, val = torch.arange(16, 80), torch.arange(16)
+    task = Task(data, lambda data: model(), 8, 64, train, val, optimizer=optimizer, weight_decay=0.02)
+    schedule = relative_schedule()
+    policy = Networks(schedule, 1, torch.device("cpu"))
+    policy.set_weights(torch.cat([p.detach().flatten() for p in schedule.net.parameters()]).view(1, -1))
+    trained = Population(task, 1, 1, policy, data).train([task], mean_loss)
+    network = model()
+    made = {
+        "sgd": lambda p: SGD(p, lr=0.1, weight_decay=0.02),
+        "sgdm": lambda p: SGD(p, lr=0.1, momentum=0.9, weight_decay=0.02),
+        "adam": lambda p: Adam(p, lr=0.1, weight_decay=0.02),
+        "adamw": lambda p: AdamW(p, lr=0.1, weight_decay=0.02),
+    }[optimizer](network.parameters())
+    lr, losses = LearnedLR(made, schedule, total_steps=8), []
+    for _ in range(8):
+        made.zero_grad()
+        loss = nn.functional.cross_entropy(network(data.inputs[train]), data.targets[train])
+        loss.backward()
+        lr.step(loss)
+        made.step()
+        losses.append(loss.item())
+    torch.testing.assert_close(trained.losses[0], torch.tensor(losses), rtol=1e-4, atol=1e-5)
+
+
+def test_other_optimizers_and_algorithm_1_are_refused():
+    with pytest.raises(ValueError, match=r"optimizer must be torch's SGD, Adam or AdamW .* got RMSprop"):
+        LearnedLR(RMSprop(model().parameters()), relative_schedule(), total_steps=5)
+    network = model()
+    with pytest.raises(ValueError, match="gamma must not be relative for Algorithm 1"):
+        MetaTrainer(
+            network,
+            SGD(network.parameters(), lr=0.1),
+            gamma=Gamma("relative", value=0.1),
+            total_steps=5,
+            val_loss=mean_loss,
+        )
+    with pytest.raises(ValueError, match="gamma value must be a finite number, got None"):
+        Gamma("relative")

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
+from mlrsnet.capture import captured
 from mlrsnet.horizon import Data, Task
 from mlrsnet.horizon.fitness import loss as mean_loss
 from mlrsnet.horizon.policies import Networks
@@ -152,6 +153,38 @@ def test_a_population_trains_as_learned_lr_does(optimizer):
         made.step()
         losses.append(loss.item())
     torch.testing.assert_close(trained.losses[0], torch.tensor(losses), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["heavy-ball", "adamw"])
+def test_a_captured_step_moves_the_weights_by_a_part_of_their_length_too(name):
+    network, cuda = model().cuda(), torch.device("cuda")
+    x, y = (tensor.to(cuda) for tensor in batches(1)[0])
+    capturable = {"capturable": True} if name == "adamw" else {}
+    optimizer = OPTIMIZERS[name](network.parameters(), lr=torch.tensor(0.1, device=cuda), **capturable)
+    lr = LearnedLR(optimizer, relative_schedule(), total_steps=40)
+    noise = torch.zeros_like(x)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss = nn.functional.cross_entropy(network(x + noise), y)
+        loss.backward()
+        lr.step(loss)
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+        graph, _ = captured(step)
+        for _ in range(5):
+            noise.normal_()
+            before = copy.deepcopy([p.detach() for p in network.parameters()])
+            graph.replay()
+            moved, length = lengths(network, before)
+            assert moved == pytest.approx(PART * length, rel=1e-3)
 
 
 def test_other_optimizers_and_algorithm_1_are_refused():

@@ -184,7 +184,7 @@ class HorizonTrainer:
         results = {"trainings it was not learned from": self.comparisons[-1].summary()} if self.comparisons else {}
         known = math.isfinite(self.loss_range[0]) and self.loss_range[0] < self.loss_range[1]
         horizons = [line.total_steps for line in self.history]
-        steps = f", of {min(horizons)} to {max(horizons)} steps" if horizons else ""
+        steps = f", of up to {max(horizons)} steps" if horizons else ""
         card = replace(
             self.card,
             description=(
@@ -235,7 +235,8 @@ class HorizonTrainer:
         fitness = torch.empty(weights.shape[:2])
         for indices, policy, trained in self.pool.train(tasks, self.members, self.fitness, prepare):
             fitness[indices] = trained.fitness.view(len(indices), -1).float().cpu()
-            self._note_range(trained.losses / policy.divisors().unsqueeze(1))
+            better = trained.fitness <= trained.fitness.nanmedian()
+            self._note_range((trained.losses / policy.divisors().unsqueeze(1))[better])
         return fitness
 
     def _settings(self) -> dict[str, Any]:
@@ -262,7 +263,7 @@ class HorizonTrainer:
         self.mean_weights.lerp_(self.weights, 1 - decay)
 
     def _note_range(self, scaled: Tensor) -> None:
-        """The losses that members saw, without the few of trainings that went astray."""
+        """The losses that the better members saw, without a few."""
         thinned = scaled.flatten()[:: max(1, scaled.numel() // 10_000)]
         finite = thinned[torch.isfinite(thinned)].cpu()
         if len(finite):

@@ -1,7 +1,7 @@
 """`mlrsnet metatrain --objective horizon`: a full-horizon meta-training in a folder, which goes on where it was stopped.
 
 horizon.json          spec, sessions (versions, device, commit), rivals, every generation and comparison, seconds
-schedule.safetensors  what was learned, at the end
+schedule.safetensors  what was learned so far
 checkpoint.pt         to go on from
 """
 
@@ -180,7 +180,6 @@ def learn(
         if trainer.number < trainer.generations:
             trainer.run(max(COMPARE_EVERY, spec.generations // COMPARISONS), after)
             run.save()
-            trainer.schedule().save(folder / records.SCHEDULE)
     return trainer.schedule(), trainer
 
 
@@ -210,6 +209,7 @@ class _Run:
         torch.save({**known, "trainer": self.trainer.state_dict()}, content)
         write_atomically(self.folder / records.CHECKPOINT, content.getvalue())
         write_atomically(self.folder / RECORD, records.dumps({**known, **self._results()}, indent=1).encode())
+        self.trainer.schedule().save(self.folder / records.SCHEDULE)
 
     def _restore(self, path: Path) -> None:
         try:

@@ -1,8 +1,9 @@
 """The shipped default against tuned schedules on many tasks; not in the paper.
 
-`universal` has nothing to tune. Cosine and linear decays with 5 % warm-up are tried at 0.3, 1, 3, 10 and 30 times the usual LR of
-the task's optimizer; MultiStep, Schedule-Free, Prodigy with a cosine, the authors' checkpoints (`mlrsnet schedules import` first)
-and Algorithm 1 in the training itself have one setting each. Scale short needs no GPU: seven small tasks. Scale paper is for one.
+`universal` has nothing to tune; nor has `universal-relative`, whose steps are parts of the weights' length. Cosine and linear
+decays with 5 % warm-up are tried at 0.3, 1, 3, 10 and 30 times the usual LR of the task's optimizer; MultiStep, Schedule-Free,
+Prodigy with a cosine, the authors' checkpoints (`mlrsnet schedules import` first) and Algorithm 1 in the training itself have one
+setting each. Scale short needs no GPU: seven small tasks. Scale paper is for one.
 """
 
 from dataclasses import dataclass, replace
@@ -18,10 +19,6 @@ TIMES = (0.3, 1, 3, 10, 30)
 
 USUAL_LR = {"sgd": 0.1, "sgdm": 0.01, "adam": 1e-3, "adamw": 1e-3}
 WARMUP = {"warmup": 0.05}
-MISSING = {
-    "universal": "it comes with a later version",
-    "official": "`mlrsnet schedules import` adds the authors' checkpoints",
-}
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ SCALES: dict[str, tuple[Column, ...]] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """Sixteen rows a task."""
+    """Seventeen rows a task."""
     return [_cell(row, column.name, spec) for column in SCALES[scale] for row, spec in _rows(column).items()]
 
 
@@ -92,7 +89,8 @@ def _cell(row: str, column: str, spec: RunSpec) -> Cell:
     wanted = spec.schedule_options.get("schedule")
     if wanted is None or wanted in pretrained.available():
         return Cell(row, column, spec)
-    return Cell(row, column, None, missing=f"there is no schedule named {wanted!r} here: {MISSING[wanted]}")
+    how = "`mlrsnet schedules import` adds the authors' checkpoints"
+    return Cell(row, column, None, missing=f"there is no schedule named {wanted!r} here: {how}")
 
 
 def _rows(column: Column) -> dict[str, RunSpec]:
@@ -110,6 +108,7 @@ def _rows(column: Column) -> dict[str, RunSpec]:
     }
     return {
         "Universal": replace(spec, schedule="learned", schedule_options={"schedule": "universal"}),
+        "Universal, relative": replace(spec, schedule="learned", schedule_options={"schedule": "universal-relative"}),
         **decays,
         "MultiStep": replace(spec, schedule="multistep", lr=lr),
         "Schedule-Free": replace(spec, schedule="fixed", **free),

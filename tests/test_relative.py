@@ -161,7 +161,7 @@ def test_a_population_trains_as_learned_lr_does(optimizer):
 def test_a_captured_step_moves_the_weights_by_a_part_of_their_length_too(name):
     network, cuda = model().cuda(), torch.device("cuda")
     x, y = (tensor.to(cuda) for tensor in batches(1)[0])
-    capturable = {"capturable": True} if name == "adamw" else {}
+    capturable = {"capturable": True} if name == "adamw" else {"fused": True}  # as torch needs them for a tensor LR
     optimizer = OPTIMIZERS[name](network.parameters(), lr=torch.tensor(0.1, device=cuda), **capturable)
     lr = LearnedLR(optimizer, relative_schedule(), total_steps=40)
     noise = torch.zeros_like(x)

@@ -1,19 +1,37 @@
-"""Draws docs/pictures/lr_curves.png from committed records: `python docs/tools/pictures.py`."""
+"""Draws pictures of docs/pictures from committed records: `python docs/tools/pictures.py`."""
 
 import json
 from pathlib import Path
 
 import matplotlib
+import universal
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from mlrsnet import pretrained
+
 ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
 RUNS = ROOT / "results" / "horizon_short" / "cifar-10"
 ROWS = {
     "full-horizon": ("cifar10-patches, nothing tuned", "#000000", 2.4),
     "cosine-1": ("cosine, best LR of five", "#0072B2", 1.4),
     "cosine-0-1": ("cosine, the usual LR", "#E69F00", 1.4),
+}
+DOTS = {
+    "universal": ("#000000", "o", 70),
+    "universal-relative": ("#009E73", "D", 45),
+    "cosine, usual LR": ("#E69F00", "s", 40),
+    "Schedule-Free": ("#CC79A7", "^", 40),
+    "Prodigy + cosine": ("#56B4E9", "v", 40),
+}
+CURVES = {
+    "cifar-10-16x16-cnn-sgd": ("CIFAR-10 16x16, CNN", 1.0, "#0072B2"),
+    "fashion-mnist-mlp-sgd": ("Fashion-MNIST, MLP", 1.0, "#E69F00"),
+    "shakespeare-lstm-sgd": ("characters, LSTM with SGD", 1.0, "#CC79A7"),
+    "shakespeare-transformer-adamw": ("transformer with AdamW, x 100", 100.0, "#009E73"),
+    "resnet": ("CIFAR-10, ResNet-18", 1.0, "#000000"),
 }
 
 
@@ -33,10 +51,55 @@ def draw(out: Path) -> None:
     accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 95))
     accuracies.legend(frameon=False, loc="lower right")
     for axes in (rates, accuracies):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
+        _plain(axes)
     figure.savefig(out, dpi=150)
 
 
+def draw_universal(out: Path) -> None:
+    """What the shipped default comes to on eight tasks, beside the best decay of ten, and its LRs on five of them."""
+    figure, (dots, rates) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.25, 1))
+    found = universal.outcomes()
+    places = range(len(found), 0, -1)
+    for name, (colour, marker, size) in DOTS.items():
+        points = [
+            (row[name].error / row["best decay of ten"].error, place)
+            for row, place in zip(found.values(), places, strict=True)
+            if row.get(name)
+        ]
+        dots.scatter(*zip(*points, strict=True), s=size, color=colour, marker=marker, label=name, zorder=3)
+    dots.axvline(1.0, color="#0072B2", linewidth=1.4)
+    dots.text(1.0, len(found) + 0.62, "best decay of ten, tuned", color="#0072B2", ha="center", fontsize=8)
+    dots.set_yticks(list(places), list(found))
+    dots.set_xscale("log")
+    dots.set_xticks([0.8, 0.9, 1.0, 1.2, 1.5, 2.0], ["0.8", "0.9", "1", "1.2", "1.5", "2"])
+    dots.minorticks_off()
+    dots.set_xlabel("error or perplexity, in parts of that of the best decay (left is better)", x=0.35)
+    dots.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.2, -0.17), ncols=3, columnspacing=1)
+    for folder, (label, times, colour) in CURVES.items():
+        where = universal.RESNET / "cifar-10-resnet-18-sgd" if folder == "resnet" else universal.SMALL / folder
+        trace = json.loads((where / "universal" / "seed0" / "trace.json").read_text())
+        last = trace["step"][-1]
+        rates.plot(
+            [s / last for s in trace["step"]], [times * lr for lr in trace["lr"]], label=label, color=colour, lw=1.3
+        )
+    rates.set(xlabel="progress", title="the LRs that universal chose", ylim=(0, None))
+    rates.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, columnspacing=1)
+    for axes in (dots, rates):
+        _plain(axes)
+    figure.savefig(out, dpi=150)
+
+
+def draw_map(out: Path) -> None:
+    """LRs of the shipped default where the loss stays what it is."""
+    pretrained.load("universal").plot_map(out)
+
+
+def _plain(axes: plt.Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+
+
 if __name__ == "__main__":
-    draw(ROOT / "docs" / "pictures" / "lr_curves.png")
+    draw(PICTURES / "lr_curves.png")
+    draw_universal(PICTURES / "universal.png")
+    draw_map(PICTURES / "universal_map.png")

@@ -31,7 +31,7 @@ def plot_map(
     factors = unroll(phases, losses.expand(SETTLE_STEPS, -1)).T.float().cpu().numpy()
     image = ax.imshow(factors, origin="lower", aspect="auto", extent=(0, 1, 0, max_loss), cmap="viridis", vmin=0)
     lines = ax.contour(factors, levels=8, origin="lower", extent=(0, 1, 0, max_loss), colors="white", linewidths=0.6)
-    ax.clabel(lines, fontsize=7, fmt="%.2f")
+    ax.clabel(lines, fontsize=7, fmt="%.2g")
     ax.figure.colorbar(image, ax=ax, label="LR / gamma")
     ax.set(xlabel="progress", ylabel="training loss, as the network sees it", title=title)
     return _save(ax, path)

@@ -1,8 +1,8 @@
 """What was learned for the shipped default, on 48 further trainings of the validation kinds, which nothing was learned from.
 
-`blind` is the curve that `universal` follows where the loss stays that of guessing: the same schedule without its eyes. `start` is the
-network before learning: a linear decay, from an LR of 1 or from a relative step of 0.02. Gaps are those to a linear decay from 1 with
-5 % warm-up, the best single LR for trainings of these kinds: mean of log((f + 0.05) / (f_linear + 0.05)), with its standard error.
+`blind` is the curve that `universal` follows where the loss stays that of guessing: the same schedule without its eyes. `start` is
+the network before learning: a linear decay, from an LR of 1 or a relative step of 0.02. Gaps are those to a linear decay from 1
+with 5 % warm-up, the best single LR for these kinds: mean of log((f + 0.05) / (f_linear + 0.05)), with its standard error.
 
     python benchmarks/universal_validation.py [--out results/universal/validation-here.json]
 """

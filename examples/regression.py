@@ -13,7 +13,7 @@ train_x, test_x, train_y, test_y = x[:352], x[352:], y[:352], y[352:]
 
 model = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
 optimizer = torch.optim.Adam(model.parameters(), weight_decay=1e-2)
-lr = mlrsnet.LearnedLR(optimizer, "cifar10-patches", total_steps=10 * 11)
+lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 11)
 
 for epoch in range(10):
     order = torch.randperm(352)

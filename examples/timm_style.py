@@ -52,9 +52,7 @@ model = timm.create_model(
     "vit_tiny_patch16_224", img_size=8, patch_size=2, in_chans=1, embed_dim=48, depth=2, num_heads=3, num_classes=10
 )
 optimizer = torch.optim.AdamW(timm.optim.param_groups_weight_decay(model, 0.05), lr=1e-3)
-lr_scheduler = mlrsnet.LearnedLR(
-    optimizer, "cifar10-patches", total_steps=EPOCHS * len(train) // ACCUMULATE, num_classes=10
-)
+lr_scheduler = mlrsnet.LearnedLR(optimizer, total_steps=EPOCHS * len(train) // ACCUMULATE, num_classes=10)
 mixup = Mixup(mixup_alpha=0.2, label_smoothing=0.1, num_classes=10)
 
 for epoch in range(EPOCHS):

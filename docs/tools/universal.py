@@ -4,9 +4,10 @@ A rival with a grid of LRs is shown at the LR whose validation result was best, 
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 
 RESULTS = Path(__file__).parents[2] / "results"
 SMALL, RESNET, RESNET_RIVALS = RESULTS / "universal_short", RESULTS / "universal_paper", RESULTS / "horizon_short"
@@ -19,6 +20,10 @@ TASKS = {
     "shakespeare-lstm-adam": "characters, LSTM, Adam",
     "shakespeare-lstm-sgd": "characters, LSTM, SGD",
 }
+NEAR_0, LARGEST = 0.05, 9.0
+"""Gaps are means of log((f + 0.05) / (best + 0.05)), f at most 9, as in benchmarks/universal_variants.py."""
+
+BAR = "\\|"
 RESNET_TASK = "CIFAR-10, ResNet-18, SGD"
 DECAYS = [f"{kind}-{times}x" for kind in ("cosine", "linear") for times in ("0-3", "1", "3", "10", "30")]
 OTHERS = {
@@ -101,5 +106,53 @@ def table(columns: tuple[str, ...] = COLUMNS) -> list[str]:
     return lines
 
 
+def variants() -> list[str]:
+    """What was tried: mean and median gap to the best decay of each validation training, before and after learning."""
+    record = json.loads((RESULTS / "universal" / "variants-h200.json").read_text())
+    lines = ["| variant | reads, and its range | before learning | after 25 generations |", "| --- | --- | --- | --- |"]
+    for name, variant in record["variants"].items():
+        found = {line["generations"]: f"{line['mean']:.3f}, {line['median']:.3f}" for line in variant["comparisons"]}
+        lines.append(f"| {name} | {variant['about'].replace('|', BAR)} | {found[0]} | {found.get(25, '')} |")
+    single = record["one LR for all"]
+    for name in ("linear 0.3", "linear 1", "linear 3"):
+        lines.append(
+            f"| {name} | one LR for all, 5 % warm-up | {single[name]['mean']:.3f}, {single[name]['median']:.3f} | |"
+        )
+    return lines
+
+
+def progress() -> list[str]:
+    """The two meta-trainings: mean and median gap to the best of 18 rivals of each held-out training."""
+    records = [
+        json.loads((RESULTS / "universal" / f"{name}.json").read_text()) for name in ("universal", "universal-relative")
+    ]
+    rivals = records[0]["rivals"]["fitness"]
+    fitness = {
+        f"{kind} {lr:g}": [row[place] for row in rows]
+        for kind, rows in rivals.items()
+        for place, lr in enumerate(records[0]["rivals"]["grid"])
+    }
+    best_of_each = [min(map(_number, found)) for found in zip(*fitness.values(), strict=True)]
+
+    def gap(found: list[float | None]) -> str:
+        each = [
+            math.log((min(_number(mine), LARGEST) + NEAR_0) / (other + NEAR_0))
+            for mine, other in zip(found, best_of_each, strict=True)
+        ]
+        return f"{mean(each):.3f}, {median(each):.3f}"
+
+    numbers = [line["number"] for line in records[0]["comparisons"]]
+    lines = ["| generations | universal | universal-relative |", "| --- | --- | --- |"]
+    for place, number in enumerate(numbers):
+        lines.append(f"| {number} | {' | '.join(gap(record['comparisons'][place]['learned']) for record in records)} |")
+    single = min(fitness, key=lambda name: float(gap(fitness[name]).split(",")[0]))
+    return [*lines, f"| the best LR for all, {single} | {gap(fitness[single])} | |"]
+
+
+def _number(value: float | None) -> float:
+    """What a record wrote; a training that diverged has none."""
+    return float(value) if isinstance(value, int | float) else math.inf
+
+
 if __name__ == "__main__":
-    print("\n".join(table()))
+    print("\n".join([*table(), "", *variants(), "", *progress()]))

@@ -1,7 +1,7 @@
-"""What does a schedule network need to read? Ablations that are learned to their end, on digits 0 to 4, and judged on digits 5 to 9.
+"""What does a schedule network need to read? Ablations, learned to their end on the digits 0 to 4 and judged on 5 to 9.
 
-All begin as a fixed LR, but for `anneal`, which begins as a linear decay; everything else is the demo's full-horizon meta-training. The
-gap is that of the mean calibrated validation loss to the best cosine with 5 % warm-up, its one LR chosen on the very trainings.
+All begin as a fixed LR, but for the one with the anneal factor; everything else is the demo's full-horizon meta-training. The gap
+is that of the mean calibrated validation loss to the best cosine with 5 % warm-up, its one LR chosen on the very trainings.
 
     python benchmarks/horizon_ablations.py [--seeds 0 1 2] [--out results/horizon/ablations-here.json]
 """

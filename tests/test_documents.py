@@ -17,6 +17,9 @@ from mlrsnet.lab.report import read_report
 from mlrsnet.lab.report.numbers import metric_stat
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+import universal  # noqa: E402  what the documents say about the default, made from records
+
 WITHOUT_CODE = {"changes.md", "choosing.md", "method.md", "results.md"}
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -232,6 +235,67 @@ def test_the_shipped_schedule_reads_the_loss_as_the_documents_say():
         in text
     )
     assert "halfway {}, {} and {}".format(*halfway) in text
+
+
+@pytest.mark.parametrize("part", ["table", "variants", "progress", "shortfalls", "validation", "ablations"])
+def test_what_is_said_about_the_default_is_recorded(part):
+    text = " ".join((ROOT / "docs" / "why_full_horizon.md").read_text().split())
+    for line in getattr(universal, part)():
+        assert " ".join(line.split()) in text, line
+
+
+def test_the_readmes_table_and_claims_about_the_default_are_recorded():
+    columns = ("universal", "cosine, usual LR", "best decay of ten", "universal-relative")
+    readme = (ROOT / "README.md").read_text()
+    for line in universal.table(columns):
+        assert line in readme, line
+    rows = universal.outcomes().values()
+    assert len(rows) == 8
+    assert all(row["universal"].error < row["cosine, usual LR"].error for row in rows)  # better on all eight
+    assert len(universal.shortfalls()) == 4  # at least as good as the best of ten on four
+    worst = max(row["universal"].error / row["best decay of ten"].error for row in rows)
+    for name in ("README.md", "docs/why_full_horizon.md"):
+        assert f"{100 * (worst - 1):.0f} % worse on one" in readme
+        assert "all eight" in (ROOT / name).read_text()
+
+
+def test_what_the_default_was_learned_from_is_recorded():
+    text = " ".join((ROOT / "docs" / "why_full_horizon.md").read_text().split())
+    done = []
+    for name in ("universal", "universal-relative"):
+        record = json.loads((ROOT / "results" / "universal" / f"{name}.json").read_text())
+        spec, shipped = record["spec"], pretrained.load(name)
+        done.append(len(record["generations"]))
+        assert f"{done[-1]} generations of {spec['tasks']} tasks" in shipped.card.description
+        assert shipped.card.results["trainings it was not learned from"] == record["comparisons"][-1]["summary"]
+        assert shipped.card.gamma.value == spec["gamma"]
+        assert spec["tasks"] * spec["members"] == 256
+    assert "at {} and {} of {} generations".format(*done, spec["generations"]) in text
+
+
+def test_the_default_reads_the_loss_as_the_documents_say():
+    shipped, text = pretrained.load("universal"), " ".join((ROOT / "docs" / "why_full_horizon.md").read_text().split())
+    halfway = [
+        shipped.simulate([part * math.log(10)] * 100, shipped.card.gamma.value, num_classes=10)[50]
+        for part in (2, 1, 0.6, 0.1)
+    ]
+    told = "{:.2f} where the loss is twice that of guessing, {:.2f} where it is that of guessing, {:.2f} at 0.6 of it and {:.2f}"
+    assert told.format(*halfway) in text
+
+
+def test_the_default_on_resnet18_is_recorded():
+    text = " ".join((ROOT / "docs" / "why_full_horizon.md").read_text().split())
+    runs = universal.RESNET / "cifar-10-resnet-18-sgd"
+    large = [universal.outcome(runs / name) for name in ("cosine-30x", "linear-30x")]
+    assert "at an LR of 3 they end at {} % and {} %".format(*large) in text
+    row = universal.outcomes()[universal.RESNET_TASK]
+    margin = mean(row["best decay of ten"].values) - mean(row["universal"].values)
+    assert f"below the best decay by {margin:.2f} points" in text
+    trace = json.loads((runs / "universal" / "seed0" / "trace.json").read_text())
+    late = next(
+        lr for step, lr in zip(trace["step"], trace["lr"], strict=True) if step >= 0.9 * (trace["step"][-1] + 1)
+    )
+    assert f"still at {late:.2f} after 90 %" in text
 
 
 def test_the_cost_of_populations_is_the_recorded_one():

@@ -149,6 +149,46 @@ def progress() -> list[str]:
     return [*lines, f"| the best LR for all, {single} | {gap(fitness[single])} | |"]
 
 
+def shortfalls() -> list[str]:
+    """Where `universal` is above the best decay of ten, and by how much."""
+    found = {
+        task: row["universal"].error / row["best decay of ten"].error - 1
+        for task, row in outcomes().items()
+        if row["universal"] and row["best decay of ten"]
+    }
+    return [f"{100 * part:.1f} % above it on {task}" for task, part in found.items() if part > 0]
+
+
+def validation() -> list[str]:
+    """Learned against not learned, seeing against blind."""
+    record = json.loads((RESULTS / "universal" / "validation-cpu.json").read_text())
+    pairs = {
+        "`universal` less linear from 1": record["gap to linear"]["universal"],
+        "`universal` less its beginning": record["gap to start"]["universal"],
+        "`universal` less blind": record["gap to blind"]["universal"],
+        "blind less linear from 1": record["gap to linear"]["blind"],
+        "`universal-relative` less linear from 1": record["gap to linear"]["universal-relative"],
+        "`universal-relative` less its beginning": record["gap to start"]["universal-relative"],
+    }
+    lines = ["| | mean gap | median | share of trainings at least as good |", "| --- | --- | --- | --- |"]
+    return lines + [
+        f"| {name} | {gap['mean']:+.4f} ± {gap['standard error']:.4f} | {gap['median']:+.4f} | "
+        f"{100 * gap['at least as good']:.0f} % |"
+        for name, gap in pairs.items()
+    ]
+
+
+def ablations() -> list[str]:
+    """What a network needs to read, on digits."""
+    rows = json.loads((RESULTS / "horizon" / "ablations-cpu.json").read_text())["rows"]
+    lines = ["| reads | mean validation loss, one a seed | gap to the best cosine, mean |", "| --- | --- | --- |"]
+    for name in dict.fromkeys(row["variant"] for row in rows):
+        mine = [row for row in rows if row["variant"] == name]
+        losses = ", ".join(f"{row['after']:.4f}" for row in mine)
+        lines.append(f"| {name} | {losses} | {100 * mean(row['gap to cosine'] for row in mine):+.1f} % |")
+    return lines
+
+
 def _number(value: float | None) -> float:
     """What a record wrote; a training that diverged has none."""
     return float(value) if isinstance(value, int | float) else math.inf

@@ -258,7 +258,7 @@ class LearnedLR(LRScheduler):
         """|w| / |d| of the step that follows."""
         engine, new = self._engine, relative.ratio(self.optimizer, self._ratios)
         if isinstance(engine, HostEngine):
-            engine.ratio = float(relative.usable(new, torch.tensor(engine.ratio)))
+            engine.ratio = float(relative.usable(new, torch.full_like(new, engine.ratio)))
         else:
             engine.ratio.copy_(relative.usable(new.to(engine.device), engine.ratio))
 

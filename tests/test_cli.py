@@ -135,7 +135,11 @@ def test_simulate_reads_files_and_standard_input(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["schedules", "show", "nope"], 2, "there is no schedule named 'nope'; known: cifar10-patches, mine, universal"),
+        (
+            ["schedules", "show", "nope"],
+            2,
+            "there is no schedule named 'nope'; known: cifar10-patches, mine, universal",
+        ),
         (["simulate", "mine", "1.0,x"], 2, "losses must be numbers"),
         (["simulate", "mine", "nan"], 2, "losses must be a non-empty list of finite numbers"),
         (["simulate", "mine", "1.0", "--gamma", "0"], 2, "gamma must be > 0"),

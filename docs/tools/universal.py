@@ -34,7 +34,8 @@ OTHERS = {
     "authors-checkpoints": "the authors' checkpoints",
     "algorithm-1": "Algorithm 1",
 }
-COLUMNS = ("universal", "universal-relative", "best decay of ten", *OTHERS.values())
+COLUMNS = ("universal", "universal-relative", "best decay of ten", "cosine, usual LR")
+MORE = tuple(name for name in OTHERS.values() if name not in COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ def table(columns: tuple[str, ...] = COLUMNS) -> list[str]:
     lines = [f"| | {' | '.join(columns)} |", f"| --- |{' --- |' * len(columns)}"]
     for task, row in outcomes().items():
         unit = "%" if next(one for one in row.values() if one).higher_is_better else "perplexity"
+        if not any(row.get(column) for column in columns):
+            continue
         cells = [str(row.get(column) or "") for column in columns]
         lines.append(f"| {task} ({unit}) | {' | '.join(cells)} |")
     return lines
@@ -170,7 +173,10 @@ def validation() -> list[str]:
         "`universal-relative` less linear from 1": record["gap to linear"]["universal-relative"],
         "`universal-relative` less its beginning": record["gap to start"]["universal-relative"],
     }
-    lines = ["| | mean gap | median | share of trainings at least as good |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| | mean gap, negative is better | median | share of trainings at least as good |",
+        "| --- | --- | --- | --- |",
+    ]
     return lines + [
         f"| {name} | {gap['mean']:+.4f} ± {gap['standard error']:.4f} | {gap['median']:+.4f} | "
         f"{100 * gap['at least as good']:.0f} % |"
@@ -181,12 +187,11 @@ def validation() -> list[str]:
 def ablations() -> list[str]:
     """What a network needs to read, on digits."""
     rows = json.loads((RESULTS / "horizon" / "ablations-cpu.json").read_text())["rows"]
-    lines = ["| reads | mean validation loss, one a seed | gap to the best cosine, mean |", "| --- | --- | --- |"]
-    for name in dict.fromkeys(row["variant"] for row in rows):
-        mine = [row for row in rows if row["variant"] == name]
-        losses = ", ".join(f"{row['after']:.4f}" for row in mine)
-        lines.append(f"| {name} | {losses} | {100 * mean(row['gap to cosine'] for row in mine):+.1f} % |")
-    return lines
+    lines = ["| reads | before learning | after | gap to the best cosine |", "| --- | --- | --- | --- |"]
+    return lines + [
+        f"| {row['variant']} | {row['before']:.4f} | {row['after']:.4f} | {100 * row['gap to cosine']:+.1f} % |"
+        for row in rows
+    ]
 
 
 def _number(value: float | None) -> float:
@@ -195,4 +200,4 @@ def _number(value: float | None) -> float:
 
 
 if __name__ == "__main__":
-    print("\n".join([*table(), "", *variants(), "", *progress()]))
+    print("\n".join([*table(), "", *table(MORE), "", *variants(), "", *progress()]))

@@ -181,11 +181,12 @@ def side_by_side(words: argparse.Namespace) -> dict[str, Any]:
             subprocess.Popen([sys.executable, __file__, *given, "--only", name, "--out", str(out)])
             for name, out in outs.items()
         ]
-        for process in running:
-            process.wait()
+        for name, process in zip(outs, running, strict=True):
+            if process.wait():
+                print(f"{name} ended with {process.returncode}", file=sys.stderr)
         for out in outs.values():
             one = json.loads(out.read_text()) if out.is_file() else {"variants": {}}
-            record = {**one, "variants": record.get("variants", {}) | one["variants"]}
+            record = {**record, **one, "variants": record.get("variants", {}) | one["variants"]}
     return record
 
 

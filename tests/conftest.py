@@ -25,7 +25,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "two-layers": lambda: Schedule([LSTMNet(8, 2) for _ in range(2)]),
     "mlp": lambda: Schedule([MLPNet() for _ in range(3)]),
     "horizon": lambda: Schedule(LSTMNet(**KNOWS_HORIZON), Card(gamma=Gamma("fixed", value=1.0))),
-    "relative": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
+    "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
     "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }

@@ -191,6 +191,12 @@ def test_bf16_reads_the_loss_it_has(schedule):
     assert training.used != pytest.approx(lrs, rel=1e-9)  # bf16 was on
 
 
+def test_a_relative_range_needs_gradients_that_are_not_scaled():
+    with pytest.raises(ValueError, match=r"Accelerate scales them \(fp16\): train in bf16 or fp32"):
+        Training("universal-relative", scaler=torch.amp.GradScaler("cpu"))
+    assert all(used > 0 for used in Training("universal-relative").run().used)
+
+
 def test_a_loss_whose_step_the_scaler_skips_is_read_like_any_other(schedule):
     """A real GradScaler and one gradient that is not finite, in the third of eight batches."""
     training = Training(schedule, scaler=torch.amp.GradScaler("cpu"))

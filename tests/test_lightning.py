@@ -179,6 +179,34 @@ def test_bf16_mixed_training_reads_the_same_loss(paper):
     assert_same(module, *by_hand(paper, autocast=True))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gradient_clip_val": 0.5}, "Lightning clips them afterwards: train without clipping"),
+        ({"plugins": [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))]}, "Lightning scales them"),
+    ],
+)
+def test_a_relative_range_needs_gradients_as_they_are_used(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(Module(), [LearnedLRCallback("universal-relative")], **options)
+
+
+def test_a_relative_range_moves_the_weights_by_a_part_of_their_length():
+    module, data = Module(), Batches()
+    fit(module, [LearnedLRCallback("universal-relative", num_classes=5)], data)
+    net, used = new_net(), []
+    optimizer = record(momentum(net), used)
+    lr = LearnedLR(optimizer, "universal-relative", total_steps=len(module.used), num_classes=5)
+    for _ in range(3):
+        for batch in data:
+            optimizer.zero_grad()
+            loss = batch_loss(net, batch)
+            loss.backward()
+            lr.step(loss)
+            optimizer.step()
+    assert_same(module, net, used)
+
+
 def scaled_by_hand(take, net, optimizer, scaler, data, epochs):
     for _ in range(epochs):
         for batch in data:

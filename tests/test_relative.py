@@ -10,10 +10,11 @@ from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
 from mlrsnet.capture import captured
-from mlrsnet.horizon import Data, Task
+from mlrsnet.horizon import Data, Task, updates
 from mlrsnet.horizon.fitness import loss as mean_loss
 from mlrsnet.horizon.policies import Networks
 from mlrsnet.horizon.population import Population
+from mlrsnet.horizon.updates import Relative
 
 PART = 0.03
 OPTIMIZERS = {
@@ -88,6 +89,7 @@ def test_groups_keep_the_ratio_of_their_lrs_and_move_together():
         assert first == pytest.approx(3 * second)
 
 
+@pytest.mark.filterwarnings("ignore:the schedule's relative range could not be measured")
 @pytest.mark.parametrize("tensor_lr", [False, True])
 def test_a_gradient_that_is_not_finite_keeps_the_last_ratio(tensor_lr):
     weight = nn.Parameter(torch.ones(4))
@@ -125,6 +127,47 @@ def test_a_resumed_training_goes_on_with_the_same_lrs():
     for new, old in zip(second, first, strict=True):
         new.load_state_dict(copy.deepcopy(old.state_dict()))
     assert run(*second, batches(10)[4:]) == expected[4:]
+
+
+def test_a_resumed_training_remembers_the_ratio_where_the_next_gradient_is_not_finite():
+    def make():
+        weight = nn.Parameter(torch.ones(4))
+        return weight, LearnedLR(SGD([weight], lr=0.1), relative_schedule(), total_steps=9)
+
+    (weight, lr), (other, resumed) = make(), make()
+    weight.grad = torch.full((4,), 2.0)
+    lr.step(1.0)
+    resumed.load_state_dict(lr.state_dict())
+    other.grad = torch.full((4,), math.inf)
+    resumed.step(1.0)
+    assert resumed.get_last_lr() == lr.get_last_lr() == pytest.approx([PART / 2])
+
+
+def test_a_group_that_does_not_move_does_not_count():
+    still, moving = nn.Parameter(torch.full((9,), 1000.0)), nn.Parameter(torch.ones(4))
+    lr = LearnedLR(
+        SGD([{"params": [moving], "lr": 0.1}, {"params": [still], "lr": 0.0}]), relative_schedule(), total_steps=9
+    )
+    still.grad, moving.grad = torch.ones(9), torch.full((4,), 2.0)
+    lr.step(1.0)
+    assert lr.get_last_lr() == pytest.approx([PART / 2, 0.0])
+
+
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_a_range_that_cannot_be_measured_is_told(tensor_lr):
+    weight = nn.Parameter(torch.zeros(4))
+    lr = LearnedLR(SGD([weight], lr=torch.tensor(0.1) if tensor_lr else 0.1), relative_schedule(), total_steps=9)
+    weight.grad = torch.ones(4)
+    with pytest.warns(UserWarning, match="relative range could not be measured, so the LR is 0"):
+        lr.step(1.0)
+        lr.check()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e-8])
+def test_small_gradients_keep_their_direction(size):
+    weights, gradients = torch.ones(1, 4), size * torch.tensor([[1.0, 2.0, -2.0, 0.0]])
+    Relative(updates.SGD()).apply(weights, gradients, {}, torch.tensor([[0.3]]), torch.zeros(1, 1))
+    torch.testing.assert_close(weights, 1 - 0.2 * gradients / size, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam", "adamw"])
@@ -188,6 +231,11 @@ def test_a_captured_step_moves_the_weights_by_a_part_of_their_length_too(name):
 
 
 def test_other_optimizers_and_algorithm_1_are_refused():
+    class SignSGD(SGD):
+        pass
+
+    with pytest.raises(ValueError, match="got SignSGD"):
+        LearnedLR(SignSGD(model().parameters()), relative_schedule(), total_steps=5)
     with pytest.raises(ValueError, match=r"optimizer must be torch's SGD, Adam or AdamW .* got RMSprop"):
         LearnedLR(RMSprop(model().parameters()), relative_schedule(), total_steps=5)
     network = model()

@@ -114,6 +114,19 @@ def test_extend_moves_the_phases_from_then_on(kind):
         lr.extend(7)
 
 
+@pytest.mark.parametrize("times", [2, 10])
+def test_a_prolonged_default_goes_on_alike_on_host_and_device(times):
+    losses = [2.3 * 0.99**step for step in range(80)]
+    found = []
+    for kind in (lambda: 0.1, lambda: torch.tensor(0.1)):
+        lr = LearnedLR(sgd(kind()), total_steps=100)
+        lrs_for(lr, losses)
+        lr.extend(times * 100)
+        found.append([float(used) for used in lrs_for(lr, losses)])
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert all(0.1 < used < 5 for used in found[0])
+
+
 def test_step_without_a_loss_changes_nothing(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
     with pytest.warns(UserWarning, match=r"step\(\) was called without a loss before any was seen") as told:

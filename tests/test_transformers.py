@@ -202,6 +202,13 @@ def test_the_schedule_reads_the_mean_loss_of_the_whole_batch_also_of_the_last_sh
     torch.testing.assert_close(logged(trainer), replayed(horizon, means, 6), rtol=1e-4, atol=0)
 
 
+def test_a_relative_range_needs_gradients_that_are_not_scaled(tmp_path):
+    trainer = alone(classifier(), settings(tmp_path), "universal-relative", labelled())
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(ValueError, match="the Trainer scales them"):
+        trainer.train()
+
+
 def test_a_loss_that_ignores_the_trainers_count_is_told_with_what_to_do(horizon, tmp_path):
     trainer = alone(classifier(), settings(tmp_path, gradient_accumulation_steps=3), horizon, labelled())
     with pytest.warns(UserWarning, match=r"gradients are 3 times .* Set model.accepts_loss_kwargs = False") as caught:

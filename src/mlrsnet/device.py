@@ -96,7 +96,7 @@ def advance(
 
 
 class DeviceEngine:
-    """Algorithm 2 on a device. On CUDA with an `LSTMNet`, a step is one Triton kernel; elsewhere, plain torch calls.
+    """Algorithm 2 on a device. On CUDA a step of an `LSTMNet` or a `TrendNet` is one Triton kernel; elsewhere, plain torch calls.
 
     Buffers are allocated once and written in place, so a captured step stays valid across `restore` and `extend`.
     """
@@ -172,7 +172,10 @@ class DeviceEngine:
             schedule.loss_divisor(f_0, classes),
             features.progress(step, total_steps),
             self.carry.memory.cpu(),
-            self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
+            self.rule.scale
+            * self.optimizer_scale
+            * float(self.ratio)
+            * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
         )
 
     @torch.no_grad()
@@ -227,7 +230,9 @@ class DeviceEngine:
         """Everything that the next step depends on; synchronises."""
         kept = min(int(self._calls()), len(self.history) - 1)
         history = self.history[:kept].cpu().double()
-        return Snapshot(**self.report(), memory=self.carry.memory.cpu().clone(), history=history)
+        return Snapshot(
+            **self.report(), memory=self.carry.memory.cpu().clone(), history=history, ratio=float(self.ratio)
+        )
 
     def restore(self, saved: Snapshot) -> None:
         """Go on from a snapshot, in place."""
@@ -236,6 +241,7 @@ class DeviceEngine:
         self.counts[:5] = torch.tensor(counts, device=self.device)
         self.values.copy_(torch.tensor(values, dtype=torch.float32))
         self.carry.memory.copy_(saved["memory"])
+        self.ratio.fill_(saved["ratio"])
         kept = saved["history"][: len(self.history) - 1]
         self.history[: len(kept)] = kept.to(self.history)
 

@@ -77,7 +77,8 @@ class Averages(NamedTuple):
     def after(self, loss: Tensor, progress: Tensor) -> "Averages":
         """With one more scaled loss."""
         log, begins = loss.clamp(min=SMALLEST_LOSS).log(), self.known == 0
-        keeps = [torch.where(begins, 0.0, torch.exp((self.before - progress) / window)) for window in (FAST, SLOW)]
+        passed = (progress - self.before).clamp(min=0)  # a horizon that grows sets the progress back
+        keeps = [torch.where(begins, 0.0, torch.exp(-passed / window)) for window in (FAST, SLOW)]
         fast, slow = (torch.lerp(log, old, keep) for old, keep in zip((self.fast, self.slow), keeps, strict=True))
         spread = torch.lerp((log - fast) ** 2, self.spread, keeps[1])
         return Averages(torch.ones_like(log), progress, torch.where(begins, log, self.first), fast, slow, spread)

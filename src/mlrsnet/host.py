@@ -65,7 +65,8 @@ class HostTrend(HostLSTM):
         loss, progress = x.tolist()
         known, before, first, fast, slow, spread = memory[-1, 0, :6].tolist()
         log = math.log(max(loss, features.SMALLEST_LOSS))
-        keep_fast, keep_slow = (known * math.exp((before - progress) / w) for w in (features.FAST, features.SLOW))
+        passed = max(progress - before, 0.0)  # a horizon that grows sets the progress back
+        keep_fast, keep_slow = (known * math.exp(-passed / window) for window in (features.FAST, features.SLOW))
         first = first if known else log
         fast, slow = log + keep_fast * (fast - log), log + keep_slow * (slow - log)
         spread = (log - fast) ** 2 + keep_slow * (spread - (log - fast) ** 2)
@@ -182,7 +183,10 @@ class HostEngine:
     def snapshot(self) -> Snapshot:
         """Everything that the next step depends on, as copies."""
         return Snapshot(
-            **self.report(), memory=self.copy_memory(), history=torch.tensor(self.history, dtype=torch.float64)
+            **self.report(),
+            memory=self.copy_memory(),
+            history=torch.tensor(self.history, dtype=torch.float64),
+            ratio=self.ratio,
         )
 
     def restore(self, saved: Snapshot) -> None:
@@ -190,6 +194,7 @@ class HostEngine:
         self.step_count, self.phase, self.lr = saved["step"], saved["phase"], saved["lr"]
         self.nonfinite, self.unusable, self.outside = saved["nonfinite"], saved["unusable"], saved["outside"]
         self.set_memory(saved["memory"])
+        self.ratio = saved["ratio"]
         self.history = array("d", saved["history"].tolist())
         self.initial_loss, self.gamma, self.divisor = None, math.nan, math.nan
         if not math.isnan(saved["initial_loss"]):

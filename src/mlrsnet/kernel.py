@@ -65,32 +65,17 @@ def _lerp(new, old, keep):
 
 
 @triton.jit
-def _trend(place, w, loss, progress, taken, BLOCK: tl.constexpr):
-    """`features.Averages`: updated in place; its features times their columns of W1."""
+def _averages(place, loss, progress, smallest_loss, fast_window, slow_window):
+    """`features.Averages` after one more loss: first, fast, slow, spread. The caller stores them once all warps have read."""
     known, before, first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
     fast, slow, spread = tl.load(place + 3), tl.load(place + 4), tl.load(place + 5)
-    log = tl.log(tl.maximum(loss, 1e-4))
-    passed = before - progress
+    log = tl.log(tl.maximum(loss, smallest_loss))
+    passed = tl.maximum(progress - before, 0.0)
     begins = known == 0
-    keep_fast, keep_slow = tl.where(begins, 0.0, tl.exp(passed * 50.0)), tl.where(begins, 0.0, tl.exp(passed * 10.0))
-    new_first, new_fast, new_slow = (
-        tl.where(begins, log, first),
-        _lerp(log, fast, keep_fast),
-        _lerp(log, slow, keep_slow),
-    )
-    new_spread = _lerp((log - new_fast) * (log - new_fast), spread, keep_slow)
-    tl.store(place, tl.where(taken, 1.0, known))
-    tl.store(place + 1, tl.where(taken, progress, before))
-    tl.store(place + 2, tl.where(taken, new_first, first))
-    tl.store(place + 3, tl.where(taken, new_fast, fast))
-    tl.store(place + 4, tl.where(taken, new_slow, slow))
-    tl.store(place + 5, tl.where(taken, new_spread, spread))
-    found = tl.load(w) * new_fast + tl.load(w + BLOCK) * (3.0 * (new_fast - new_slow))
-    return (
-        found
-        + tl.load(w + 2 * BLOCK) * (3.0 * tl.sqrt(tl.maximum(new_spread, 1e-8)))
-        + tl.load(w + 3 * BLOCK) * new_first
-    )
+    keep_fast = tl.where(begins, 0.0, tl.exp(-passed / fast_window))
+    keep_slow = tl.where(begins, 0.0, tl.exp(-passed / slow_window))
+    first, fast, slow = tl.where(begins, log, first), _lerp(log, fast, keep_fast), _lerp(log, slow, keep_slow)
+    return first, fast, slow, _lerp((log - fast) * (log - fast), spread, keep_slow)
 
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
@@ -98,6 +83,7 @@ def _step(
     loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
+    smallest_loss, smallest_spread, fast_window, slow_window,
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
@@ -151,6 +137,10 @@ def _step(
     progress = tl.minimum(step, total_steps - 1).to(tl.float32) / total_steps.to(tl.float32)
     clipped = tl.minimum(tl.maximum(scaled, -largest_feature), largest_feature)
 
+    averages = memory + 2 * LAYERS * HIDDEN
+    if TREND:
+        first, fast, slow, spread = _averages(averages, clipped, progress, smallest_loss, fast_window, slow_window)
+
     cells = tl.arange(0, BLOCK)
     real = cells < HIDDEN
     w = weights + phase * STRIDE
@@ -168,7 +158,11 @@ def _step(
             if PROGRESS_INPUT >= 0:
                 from_x += tl.load(w + PROGRESS_INPUT * BLOCK + cells) * progress
             if TREND:
-                from_x += _trend(memory + 2 * LAYERS * HIDDEN, w + 2 * BLOCK + cells, clipped, progress, taken, BLOCK)
+                noise = tl.sqrt(tl.maximum(spread, smallest_spread))
+                from_x += tl.load(w + 2 * BLOCK + cells) * fast
+                from_x += tl.load(w + 3 * BLOCK + cells) * (3.0 * (fast - slow))
+                from_x += tl.load(w + 4 * BLOCK + cells) * (3.0 * noise)
+                from_x += tl.load(w + 5 * BLOCK + cells) * first
             w += INPUTS * BLOCK
         from_h = _product(w, h, BLOCK)
         w += BLOCK * BLOCK
@@ -202,6 +196,13 @@ def _step(
     tl.store(values, tl.where(taken, initial_loss, first_loss))
     tl.store(values + 1, tl.where(taken, gamma, last_gamma))
     tl.store(values + 2, lr)
+    if TREND:
+        tl.store(averages, 1.0, mask=taken)
+        tl.store(averages + 1, progress, mask=taken)
+        tl.store(averages + 2, first, mask=taken)
+        tl.store(averages + 3, fast, mask=taken)
+        tl.store(averages + 4, slow, mask=taken)
+        tl.store(averages + 5, spread, mask=taken)
 
 
 class FusedStep:
@@ -217,7 +218,8 @@ class FusedStep:
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,
-            net.sharpness, features.LARGEST_FEATURE, features.SMALLEST_FACTOR,
+            net.sharpness, features.LARGEST_FEATURE, features.SMALLEST_FACTOR, features.SMALLEST_LOSS, features.SMALLEST_SPREAD,
+            features.FAST, features.SLOW,
         )  # fmt: skip
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,

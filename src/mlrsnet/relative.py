@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 SMALLEST_RATIO = 1e-12
@@ -18,8 +19,13 @@ SMALLEST_RATIO = 1e-12
 
 
 def check(optimizer: Optimizer) -> None:
-    """Only optimizers whose direction is known."""
-    if not isinstance(optimizer, SGD | Adam | AdamW):
+    """Only optimizers whose direction is known, with weights that are whole."""
+    if any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"]):
+        raise ValueError(
+            "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: use a "
+            "schedule whose range is not relative, such as 'universal'"
+        )
+    if type(optimizer) not in (SGD, Adam, AdamW):  # a subclass may step another way
         raise ValueError(
             f"optimizer must be torch's SGD, Adam or AdamW for a schedule with a relative range, got {type(optimizer).__name__}: "
             "use one of them, or a schedule whose range is not relative, such as 'universal'"
@@ -32,13 +38,25 @@ def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
     weights, directions = [], []
     for group, share in zip(optimizer.param_groups, shares, strict=True):
         members = [parameter for parameter in group["params"] if parameter.grad is not None]
-        if members:
+        if members and share:  # a group whose LR is 0 does not move
             weights.append(_length(members))
             directions.append(share * _length([_direction(optimizer, group, parameter) for parameter in members]))
     if not weights:
         return torch.tensor(math.nan)
     w, d = (torch.stack([one.to(parts[0].device) for one in parts]).norm() for parts in (weights, directions))
     return w / d
+
+
+def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -> None:
+    """Gradients have to be what the optimizer will use when the LR is set; `where` is the framework."""
+    if scaled or clips_later:
+        wrong = (
+            "scales them (fp16): train in bf16 or fp32" if scaled else "clips them afterwards: train without clipping"
+        )
+        raise ValueError(
+            f"a schedule with a relative range needs gradients as the optimizer uses them, and {where} {wrong}, or use a "
+            "schedule whose range is not relative, such as 'universal'"
+        )
 
 
 def usable(new: Tensor, old: Tensor) -> Tensor:

@@ -45,6 +45,7 @@ class Snapshot(Report):
 
     memory: Tensor
     history: Tensor
+    ratio: float
 
 
 class Moment(NamedTuple):

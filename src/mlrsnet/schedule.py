@@ -114,9 +114,9 @@ class Schedule:
     def for_text(self) -> "Schedule":
         """The paper's variant for language models: the network reads loss / log(vocabulary), gamma the perplexity."""
         config = self.net.config() | {"loss_scale": "log_classes"}
-        gamma = (
-            self.card.gamma if self.card.gamma.policy == "fixed" else replace(self.card.gamma, statistic="perplexity")
-        )
+        gamma = self.card.gamma
+        if gamma.needs_classes:
+            gamma = replace(gamma, statistic="perplexity")
         return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -29,6 +29,10 @@ from mlrsnet.schedule import Schedule
 STATE_VERSION = 1
 STATE_KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 FLOAT32_MAX = torch.finfo(torch.float32).max
+UNMEASURED = (
+    "the schedule's relative range could not be measured, so the LR is 0: call step(loss) after loss.backward() and before "
+    "zero_grad(), with weights that are not all 0"
+)
 
 
 class LearnedLR(LRScheduler):
@@ -114,7 +118,7 @@ class LearnedLR(LRScheduler):
             self._engine = HostEngine(rule, self.total_steps, initial_loss, lr)
         else:
             self._engine = DeviceEngine(rule, self.total_steps, initial_loss, lr, device)
-        if self._is_relative:
+        if self.is_relative:
             self._engine.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
         self._bind()
         self._bind_after_loading()
@@ -169,6 +173,8 @@ class LearnedLR(LRScheduler):
         if report["unusable"] and not report["step"]:
             raise ValueError(self._no_range(report["unusable"]))
         self._warn(report)
+        if self.is_relative and report["step"] and float(self._engine.ratio) <= relative.SMALLEST_RATIO:
+            _check.warn(UNMEASURED)
         return {**report}
 
     def state_dict(self) -> dict[str, Any]:
@@ -240,7 +246,7 @@ class LearnedLR(LRScheduler):
         """One step of the engine, and the groups' LRs."""
         if not self._is_bound():
             self._bind()
-        if self._is_relative:
+        if self.is_relative:
             self._measure()
         if isinstance(self._engine, HostEngine):
             if isinstance(loss, Tensor) and _is_captured(loss):
@@ -259,11 +265,15 @@ class LearnedLR(LRScheduler):
         engine, new = self._engine, relative.ratio(self.optimizer, self._ratios)
         if isinstance(engine, HostEngine):
             engine.ratio = float(relative.usable(new, torch.full_like(new, engine.ratio)))
+            if engine.ratio <= relative.SMALLEST_RATIO and not self._told_idle:
+                self._told_idle = True
+                _check.warn(UNMEASURED)
         else:
             engine.ratio.copy_(relative.usable(new.to(engine.device), engine.ratio))
 
     @property
-    def _is_relative(self) -> bool:
+    def is_relative(self) -> bool:
+        """Whether its steps are parts of the weights' length; see `mlrsnet.relative`."""
         return self.schedule.card.gamma.policy == "relative"
 
     def _schedule_number(self) -> int:
@@ -291,7 +301,7 @@ class LearnedLR(LRScheduler):
         groups = self.optimizer.param_groups
         reference = remember_initial_lrs(self.optimizer)
         self._ratios = initial_ratios(self.optimizer, reference)
-        if self._is_relative:
+        if self.is_relative:
             relative.check(self.optimizer)
         else:
             self._engine.optimizer_scale = optimizer_scale(groups[reference])

@@ -44,7 +44,7 @@ OBJECTIVES: dict[str, dict[str, tuple[Any, str]]] = {
         "hidden": (50, "size of the schedule's network"),
         "anneal": ("linear", "linear, or none: the network begins as a fixed LR and learns to anneal"),
         "average": (0.9, "decay of the average over generations that becomes the schedule"),
-        "gamma": (1.0, "range of the LR"),
+        "gamma": (1.0, "range of the LR, or of the relative step"),
         "fitness": ("calibrated", "what is to be small at the end: calibrated, loss or error"),
         "held_out": (48, "other small trainings, which only measure"),
     },
@@ -163,7 +163,8 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
     learn.add_argument(
         "--recipe",
         metavar="NAME",
-        help="a meta-training by its name, with --objective horizon: universal; options beside it are on top of it",
+        help="a meta-training by its name, with --objective horizon: universal or universal-relative; options beside it are on top "
+        "of it",
     )
     learn.add_argument(
         "--out",

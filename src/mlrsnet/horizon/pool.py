@@ -64,8 +64,8 @@ class Pool(Generic[P]):
                     break
                 those = [tasks[index] for index in indices]
                 population, policy = self._population(those, members)
-                if any(population is other.population for other in running):
-                    continue  # the same step for another horizon: one after the other
+                if any(population.disturbs(other.population) for other in running):
+                    continue
                 prepare(policy, indices)
                 running.append(_Running(indices, population, policy, population.training(those, fitness)))
                 waiting.remove(indices)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import log_softmax
+from torch.nn.modules.dropout import _DropoutNd
 
 from mlrsnet import _check
 from mlrsnet.capture import captured
@@ -85,6 +86,7 @@ class Population:
         update = find(task.optimizer)
         self.update: Update = Relative(update) if policy.is_relative else update
         self.model = _fresh(task).to(self.device)
+        self.drops = any(isinstance(module, _DropoutNd) and module.p for module in self.model.modules())
         self.rows = Rows(self.model, num_tasks * members)
         self.fixed = {name: _stack(value, num_tasks * members) for name, value in _fixed(self.model)}
         self.state = self.update.begin(self.rows.weights)
@@ -133,6 +135,13 @@ class Population:
                 )
         self.aside.end()
         return Trained(found, losses, lrs)
+
+    def disturbs(self, other: "Population") -> bool:
+        """Whether they cannot train at the same time: one population for two horizons, or two with dropout.
+
+        In older versions of torch all captured graphs of a device read one seed and offset.
+        """
+        return self is other or (self.drops and other.drops)
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and an empty optimizer, for these tasks."""

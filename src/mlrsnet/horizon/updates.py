@@ -14,6 +14,9 @@ from mlrsnet.gamma import optimizer_scale
 
 State = dict[str, Tensor]
 
+STRETCH = 4096.0
+"""A step so long that the difference of the weights before and after it has the digits of its direction."""
+
 
 class Update(Protocol):
     """One kind of optimizer, a frozen dataclass: equal ones train side by side."""
@@ -119,8 +122,8 @@ class Relative:
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
         """One step."""
         before = weights.clone()
-        self.inner.apply(weights, gradients, state, torch.ones_like(lr), weight_decay)
-        direction = before - weights
+        self.inner.apply(weights, gradients, state, torch.full_like(lr, STRETCH), weight_decay)
+        direction = (before - weights) / STRETCH
         ratio = before.norm(dim=1, keepdim=True) / direction.norm(dim=1, keepdim=True).clamp(min=1e-12)
         weights.copy_(before).addcmul_(direction, lr * ratio, value=-1)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Optimizer
 
-from mlrsnet import _check
+from mlrsnet import _check, relative
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.pretrained import load
@@ -246,6 +246,9 @@ class LearnedLRCallback(_Resumable):
 
     def _prepare(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> LearnedLR:
         self._check_no_scheduler(trainer)
+        if self._arguments["schedule"].card.gamma.policy == "relative":
+            scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
         state = self._loaded or self.state_dict()
         if not state:
             return LearnedLR(optimizer, total_steps=self._rest(trainer), **self._arguments)

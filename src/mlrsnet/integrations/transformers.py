@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet import _check
+from mlrsnet import _check, relative
 from mlrsnet.groups import owner
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
@@ -102,6 +102,8 @@ class LearnedLRCallback(TrainerCallback):
                 "pass optimizers=(optimizer, LearnedLR(optimizer, ...))"
             )
         self._check_horizon(lr, state.max_steps)
+        if lr.is_relative:
+            relative.check_loop("the Trainer", scaled=self._trainer.accelerator.scaler is not None)
         self._times = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -26,7 +26,7 @@ class Learned(Decider):
         chosen = pretrained.load(beside if beside.is_file() else schedule)
         if phases is not None:
             chosen = chosen.choose(phases)
-        if setting.is_text and chosen.card.gamma.policy != "fixed":
+        if setting.is_text and chosen.card.gamma.needs_classes:
             chosen = chosen.for_text()
         self.learned = LearnedLR(
             self.optimizer,

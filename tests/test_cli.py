@@ -121,6 +121,14 @@ def test_long_lists_of_losses_are_not_taken_for_file_names(capsys, monkeypatch):
     assert run(capsys, "simulate", "mine", ",".join(["2.345"] * 500))[0] == 0
 
 
+@pytest.mark.parametrize(("name", "column"), [("universal", "lr"), ("universal-relative", "part of the weights")])
+def test_simulate_takes_the_schedules_own_range(capsys, name, column):
+    _, out, _ = run(capsys, "simulate", name, "2.3,2.0,1.5", "--num-classes", "10")
+    rows, shipped = list(csv.DictReader(io.StringIO(out))), load(name)
+    expected = shipped.simulate([2.3, 2.0, 1.5], shipped.card.gamma.value, num_classes=10)
+    assert [float(row[column]) for row in rows] == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.usefixtures("mine")
 def test_simulate_reads_files_and_standard_input(capsys, tmp_path, monkeypatch):
     (tmp_path / "losses.txt").write_text("2.0\n1.5\n1.0\n")

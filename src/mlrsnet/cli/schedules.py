@@ -48,12 +48,18 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
     simulate = add_command(
-        commands, "simulate", "the LR a schedule gives for each of a list of losses", "Prints CSV: step, loss, LR."
+        commands,
+        "simulate",
+        "the LR a schedule gives for each of a list of losses",
+        "Prints CSV: step, loss, LR (where steps are relative, the part of the weights' length).",
     )
     simulate.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
     simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
     simulate.add_argument(
-        "--gamma", metavar="X", type=float, default=1.0, help="range of the LR (default: %(default)s)"
+        "--gamma",
+        metavar="X",
+        type=float,
+        help="range of the LR (default: the schedule's own where it is fixed, else 1)",
     )
     simulate.add_argument(
         "--num-classes", metavar="N", type=int, help="for schedules that divide the loss by log(classes)"
@@ -91,8 +97,10 @@ def _import(arguments: argparse.Namespace) -> None:
 
 def _simulate(arguments: argparse.Namespace) -> None:
     losses = _read_losses(arguments.losses)
-    lrs = pretrained.load(arguments.schedule).simulate(losses, arguments.gamma, num_classes=arguments.num_classes)
-    print("step,loss,lr")
+    schedule = pretrained.load(arguments.schedule)
+    gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
+    lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes)
+    print("step,loss,part of the weights" if schedule.card.gamma.policy == "relative" else "step,loss,lr")
     for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):
         print(f"{step},{loss:g},{lr:.6g}")
 

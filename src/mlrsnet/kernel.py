@@ -65,8 +65,8 @@ def _lerp(new, old, keep):
 
 
 @triton.jit
-def _averages(place, loss, progress, smallest_loss, fast_window, slow_window):
-    """`features.Averages` after one more loss: first, fast, slow, spread. The caller stores them once all warps have read."""
+def _averages(place, loss, progress, taken, smallest_loss, fast_window, slow_window):
+    """`features.Averages`, with one more loss where it is taken. The caller stores them once all warps have read."""
     known, before, first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
     fast, slow, spread = tl.load(place + 3), tl.load(place + 4), tl.load(place + 5)
     log = tl.log(tl.maximum(loss, smallest_loss))
@@ -74,8 +74,19 @@ def _averages(place, loss, progress, smallest_loss, fast_window, slow_window):
     begins = known == 0
     keep_fast = tl.where(begins, 0.0, tl.exp(-passed / fast_window))
     keep_slow = tl.where(begins, 0.0, tl.exp(-passed / slow_window))
-    first, fast, slow = tl.where(begins, log, first), _lerp(log, fast, keep_fast), _lerp(log, slow, keep_slow)
-    return first, fast, slow, _lerp((log - fast) * (log - fast), spread, keep_slow)
+    new_fast, new_slow = _lerp(log, fast, keep_fast), _lerp(log, slow, keep_slow)
+    new_spread = _lerp((log - new_fast) * (log - new_fast), spread, keep_slow)
+    known, before, first = (
+        tl.where(taken, 1.0, known),
+        tl.where(taken, progress, before),
+        tl.where(taken & begins, log, first),
+    )
+    fast, slow, spread = (
+        tl.where(taken, new_fast, fast),
+        tl.where(taken, new_slow, slow),
+        tl.where(taken, new_spread, spread),
+    )
+    return known, before, first, fast, slow, spread
 
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
@@ -139,7 +150,9 @@ def _step(
 
     averages = memory + 2 * LAYERS * HIDDEN
     if TREND:
-        first, fast, slow, spread = _averages(averages, clipped, progress, smallest_loss, fast_window, slow_window)
+        known, before, first, fast, slow, spread = _averages(
+            averages, clipped, progress, taken, smallest_loss, fast_window, slow_window
+        )
 
     cells = tl.arange(0, BLOCK)
     real = cells < HIDDEN
@@ -197,12 +210,12 @@ def _step(
     tl.store(values + 1, tl.where(taken, gamma, last_gamma))
     tl.store(values + 2, lr)
     if TREND:
-        tl.store(averages, 1.0, mask=taken)
-        tl.store(averages + 1, progress, mask=taken)
-        tl.store(averages + 2, first, mask=taken)
-        tl.store(averages + 3, fast, mask=taken)
-        tl.store(averages + 4, slow, mask=taken)
-        tl.store(averages + 5, spread, mask=taken)
+        tl.store(averages, known)
+        tl.store(averages + 1, before)
+        tl.store(averages + 2, first)
+        tl.store(averages + 3, fast)
+        tl.store(averages + 4, slow)
+        tl.store(averages + 5, spread)
 
 
 class FusedStep:

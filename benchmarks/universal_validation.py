@@ -24,6 +24,7 @@ from mlrsnet.horizon import Rivals, Task
 from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Table
 from mlrsnet.horizon.pool import Pool
+from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.horizon import NETWORKS, RECIPES
@@ -31,7 +32,6 @@ from mlrsnet.lab.records import commit
 from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.universal import distribution
 
-NEAR_0, LARGEST = 0.05, 9.0
 SHIPPED = ("universal", "universal-relative")
 
 
@@ -56,7 +56,7 @@ def by_table(tasks: list[Task], curve: Any, device: torch.device) -> list[float]
 
 
 def gap(fitness: list[float], base: list[float]) -> dict[str, float]:
-    each = [math.log((min(f, LARGEST) + NEAR_0) / (b + NEAR_0)) for f, b in zip(fitness, base, strict=True)]
+    each = log_gaps(fitness, base)
     return {
         "mean": mean(each),
         "standard error": stdev(each) / math.sqrt(len(each)),
@@ -81,7 +81,6 @@ def main() -> None:
         for number, kind in enumerate(val.kinds)
     ]
     rivals = Rivals(tasks, calibrated_loss, device, kinds={})
-    rivals.found = {"none": torch.ones(len(tasks), 1)}
     eyes = pretrained.load("universal")
     range_of = eyes.card.gamma.value or 1.0
     fitness = {

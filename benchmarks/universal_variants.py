@@ -30,6 +30,7 @@ from mlrsnet import Gamma, LSTMNet, TrendNet
 from mlrsnet.card import versions
 from mlrsnet.features import Averages
 from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler
+from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.records import commit
 from mlrsnet.lab.trainer import device_name
@@ -38,7 +39,6 @@ from mlrsnet.nets import KINDS
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 DECAYS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "linear": {"warmup": 0.05}}
-NEAR_0, LARGEST = 0.05, 9.0
 
 
 class RunningNet(TrendNet):
@@ -99,10 +99,6 @@ VARIANTS = {
 }
 
 
-def gaps(fitness: list[float], best: list[float]) -> list[float]:
-    return [math.log((min(f, LARGEST) + NEAR_0) / (b + NEAR_0)) for f, b in zip(fitness, best, strict=True)]
-
-
 def summary(found: list[float]) -> dict[str, float]:
     worst = sorted(found)[-len(found) // 8 :]
     wins = mean(gap <= 0 for gap in found)
@@ -125,13 +121,12 @@ def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Name
         device=device,
     )
     best = torch.cat(list(rivals.grids().values()), dim=1).min(dim=1).values.tolist()
-    mine = Rivals(rivals.tasks, "calibrated", device, kinds={})
-    mine.found = {"none": torch.ones(len(mine.tasks), 1)}  # the grid is trained once for all variants
+    mine = Rivals(rivals.tasks, "calibrated", device, kinds={})  # the grid is trained once for all variants
     begin = time.perf_counter()
     while True:
         compared = mine.compare(trainer.number, trainer.schedule())
         known = {"generations": trainer.number, "seconds": round(time.perf_counter() - begin, 1)}
-        yield {**known, **summary(gaps(compared.learned, best)), "fitness": compared.learned}
+        yield {**known, **summary(log_gaps(compared.learned, best)), "fitness": compared.learned}
         for _ in range(words.every):
             if trainer.number >= words.generations or time.perf_counter() - begin > words.seconds:
                 return
@@ -155,7 +150,7 @@ def measure(words: argparse.Namespace) -> dict[str, Any]:
         "tasks": [f"{t.data.name}, {t.optimizer}, batch {t.batch_size}, {t.total_steps} steps" for t in tasks],
         "best": best,
         "one LR for all": {
-            f"{kind} {lr:g}": summary(gaps(found[:, place].tolist(), best))
+            f"{kind} {lr:g}": summary(log_gaps(found[:, place].tolist(), best))
             for kind, found in grids.items()
             for place, lr in enumerate(GRID)
         },

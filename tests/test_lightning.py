@@ -187,8 +187,15 @@ def test_bf16_mixed_training_reads_the_same_loss(paper):
     ],
 )
 def test_a_relative_range_needs_gradients_as_they_are_used(options, message):
+    class Own(Module):
+        def configure_optimizers(self):
+            optimizer = super().configure_optimizers()
+            return [optimizer], [LearnedLR(optimizer, "universal-relative", total_steps=9)]
+
     with pytest.raises(ValueError, match=message):
         fit(Module(), [LearnedLRCallback("universal-relative")], **options)
+    with pytest.raises(ValueError, match=message):
+        fit(Own(), [LossFeed()], **options)
 
 
 def test_a_relative_range_moves_the_weights_by_a_part_of_their_length():

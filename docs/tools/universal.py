@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median, stdev
 
+from mlrsnet.horizon.rivals import log_gaps
+
 RESULTS = Path(__file__).parents[2] / "results"
 SMALL, RESNET, RESNET_RIVALS = RESULTS / "universal_short", RESULTS / "universal_paper", RESULTS / "horizon_short"
 TASKS = {
@@ -20,9 +22,6 @@ TASKS = {
     "shakespeare-lstm-adam": "characters, LSTM, Adam",
     "shakespeare-lstm-sgd": "characters, LSTM, SGD",
 }
-NEAR_0, LARGEST = 0.05, 9.0
-"""Gaps are means of log((f + 0.05) / (best + 0.05)), f at most 9, as in benchmarks/universal_variants.py."""
-
 BAR = "\\|"
 RESNET_TASK = "CIFAR-10, ResNet-18, SGD"
 DECAYS = [f"{kind}-{times}x" for kind in ("cosine", "linear") for times in ("0-3", "1", "3", "10", "30")]
@@ -138,10 +137,7 @@ def progress() -> list[str]:
     best_of_each = [min(map(_number, found)) for found in zip(*fitness.values(), strict=True)]
 
     def gap(found: list[float | None]) -> str:
-        each = [
-            math.log((min(_number(mine), LARGEST) + NEAR_0) / (other + NEAR_0))
-            for mine, other in zip(found, best_of_each, strict=True)
-        ]
+        each = log_gaps([_number(one) for one in found], best_of_each)
         return f"{mean(each):.3f}, {median(each):.3f}"
 
     numbers = [line["number"] for line in records[0]["comparisons"]]

@@ -172,10 +172,7 @@ class DeviceEngine:
             schedule.loss_divisor(f_0, classes),
             features.progress(step, total_steps),
             self.carry.memory.cpu(),
-            self.rule.scale
-            * self.optimizer_scale
-            * float(self.ratio)
-            * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
+            self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
         )
 
     @torch.no_grad()

@@ -140,7 +140,7 @@ class HostEngine:
             self.divisor,
             features.progress(self.step_count, self.total_steps),
             self.copy_memory(),
-            self.rule.scale * self.optimizer_scale * self.ratio * self.gamma,
+            self.rule.scale * self.optimizer_scale * self.gamma,
         )
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:

@@ -69,7 +69,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
-    _told_idle = False
+    _told_idle = _told_unmeasured = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -265,8 +265,8 @@ class LearnedLR(LRScheduler):
         engine, new = self._engine, relative.ratio(self.optimizer, self._ratios)
         if isinstance(engine, HostEngine):
             engine.ratio = float(relative.usable(new, torch.full_like(new, engine.ratio)))
-            if engine.ratio <= relative.SMALLEST_RATIO and not self._told_idle:
-                self._told_idle = True
+            if engine.ratio <= relative.SMALLEST_RATIO and not self._told_unmeasured:
+                self._told_unmeasured = True
                 _check.warn(UNMEASURED)
         else:
             engine.ratio.copy_(relative.usable(new.to(engine.device), engine.ratio))

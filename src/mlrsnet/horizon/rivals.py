@@ -72,6 +72,19 @@ def paired(mine: Sequence[float], others: Sequence[float]) -> tuple[float, float
     return mean(each), stdev(each) / math.sqrt(len(each)) if known else math.nan
 
 
+def log_gaps(
+    fitness: Sequence[float], best: Sequence[float], *, near_0: float = 0.05, largest: float = 9.0
+) -> list[float]:
+    """log((f + near_0) / (best + near_0)) of every task, f at most `largest`: tasks that end near 0 do not outvote the others.
+
+    >>> [round(gap, 3) for gap in log_gaps([1.0, 0.0, math.inf], [0.5, 0.0, 1.0])]
+    [0.647, 0.0, 2.154]
+    """
+    return [
+        math.log((min(mine, largest) + near_0) / (other + near_0)) for mine, other in zip(fitness, best, strict=True)
+    ]
+
+
 class Rivals:
     """The same tasks for every schedule; the grid is trained once.
 
@@ -103,7 +116,7 @@ class Rivals:
 
     def grids(self) -> dict[str, Tensor]:
         """(tasks, LRs) fitness of every kind; a training that diverged counts as infinite."""
-        if not self.found:
+        if not self.found and self.kinds:
             fitness = self._train_grid()
             self.found = dict(zip(self.kinds, fitness.unbind(1), strict=True))
         return self.found

@@ -66,6 +66,9 @@ class LossFeed(Callback):
         """Find the schedule, or make it: the optimizer and the number of steps are known, and a checkpoint is loaded."""
         self._check_alone(trainer)
         self.lr = self._prepare(trainer, pl_module, _only_optimizer(trainer, self))
+        if self.lr.is_relative:
+            scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
         self._waiting = self._closed = False
         self._defer_monitors(trainer)
 
@@ -246,9 +249,6 @@ class LearnedLRCallback(_Resumable):
 
     def _prepare(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> LearnedLR:
         self._check_no_scheduler(trainer)
-        if self._arguments["schedule"].card.gamma.policy == "relative":
-            scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
-            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
         state = self._loaded or self.state_dict()
         if not state:
             return LearnedLR(optimizer, total_steps=self._rest(trainer), **self._arguments)

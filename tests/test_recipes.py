@@ -10,10 +10,11 @@ from itertools import pairwise
 import pytest
 import torch
 
-from mlrsnet import hand_designed
+from mlrsnet import LSTMNet, Schedule, hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1
 from mlrsnet.lab.report import read_report, write_report
+from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
 from mlrsnet.lab.reproduce import choose, reproduce, study
 from mlrsnet.lab.spec import RunSpec
@@ -29,6 +30,7 @@ TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-1
     ("RTHO", (92.60, 0.18), (72.32, 0.47)),
     ("MLR-SNet", (94.80, 0.10), (80.44, 0.17)),
 ]
+BESIDE = ["MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal"]
 STEPS = 382  # of an epoch: 49,000 pictures in batches of 128, 1,000 being held out
 EVERY_SCALE = [(recipe, scale) for recipe in RECIPES for scale in SCALES]
 
@@ -61,11 +63,12 @@ def test_table1_sets_our_numbers_beside_the_papers(scale):
     expected = [(row, "CIFAR-10", ten) for row, ten, _ in TABLE1] + [
         (row, "CIFAR-100", hundred) for row, _, hundred in TABLE1
     ]
+    expected += [(row, "CIFAR-10", None) for row in BESIDE]
     assert [(cell.row, cell.column, cell.paper) for cell in cells] == expected
     told = json.loads(records.dumps(RECIPES["table1"].describe(scale, [0])))
-    assert told["rows"] == [row for row, _, _ in TABLE1]
+    assert told["rows"] == [*(row for row, _, _ in TABLE1), *BESIDE]
     assert told["columns"] == ["CIFAR-10", "CIFAR-100"]
-    assert [tuple(cell["paper"]) for cell in told["cells"]] == [paper for _, _, paper in expected]
+    assert [cell["paper"] and tuple(cell["paper"]) for cell in told["cells"]] == [paper for _, _, paper in expected]
 
 
 def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
@@ -79,7 +82,40 @@ def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
 
 def test_every_row_of_table1_is_a_run_at_every_scale():
     for scale in SCALES:
-        assert all(cell.spec is not None and cell.missing is None for cell in table1.cells(scale))
+        paper = [cell for cell in table1.cells(scale) if cell.paper]
+        assert paper
+        assert all(cell.spec is not None and cell.missing is None for cell in paper)
+
+
+def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLRSNET_HOME", str(tmp_path))
+    beside = {cell.row: cell for cell in table1.cells("paper") if cell.row in BESIDE}
+    own, rarer, theirs = (spec("MLR-SNet", "paper"), beside[BESIDE[0]].spec, beside[BESIDE[1]].spec)
+    assert replace(rarer, schedule_options=own.schedule_options) == own
+    assert rarer.schedule_options == own.schedule_options | {"every": 300}
+    assert theirs.schedule_options == own.schedule_options | {"every": 300, "compat": "official"}
+    assert theirs.task_options == {"leaky": True}
+    assert (beside["Universal"].spec.schedule, beside["Universal"].spec.optimizer) == ("learned", "sgd")
+    assert "mlrsnet schedules import" in beside["Authors' checkpoints"].missing
+    Schedule([LSTMNet()]).save(tmp_path / "official.safetensors")
+    (theirs,) = [cell for cell in table1.cells("paper") if cell.row == "Authors' checkpoints"]
+    assert theirs.spec.schedule_options == {"schedule": "official"}
+
+
+def test_one_thing_at_a_time_is_changed_in_algorithm_1():
+    cells = {cell.row: cell.spec for cell in RECIPES["sensitivity"].cells("short")}
+    base = cells["T_val 100"]
+    assert base.schedule_options == {"every": 100, "name": "cifar10-resnet18"}
+    changed = {
+        "T_val 3": {"every": 3},
+        "T_val 300": {"every": 300},
+        "meta LR 0.01": {"meta_lr": 0.01},
+        "the authors' cell": {"compat": ["layout"]},
+    }
+    for row, options in changed.items():
+        assert cells[row] == replace(base, schedule_options=base.schedule_options | options)
+    assert cells["leaky"] == replace(base, task_options={"leaky": True})
+    assert cells["MultiStep"] == replace(base, schedule="multistep", schedule_options={})
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -491,7 +527,7 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
         assert [row.name for row in table.rows] == [cell.row for cell in there]
         assert [bool(row.runs) for row in table.rows] == [cell.spec is not None for cell in there]
     _, text = write_report(tmp_path)
-    assert all(f"| {cell.row} |" in text.read_text() for cell in cells)
+    assert all(f"| {escape(cell.row)} |" in text.read_text() for cell in cells)
 
 
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):

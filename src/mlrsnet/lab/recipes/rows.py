@@ -8,6 +8,7 @@ shrink all of it together.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlrsnet import pretrained
 from mlrsnet.lab.recipes.base import Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
@@ -108,13 +109,31 @@ def transferred(base: RunSpec, **options: Any) -> RunSpec:
     return replace(base, optimizer="sgd", schedule="learned", schedule_options=options)
 
 
+READY_MADE = {"Authors' checkpoints": "official", "Universal": "universal"}
+
+
+def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
+    """A schedule that nobody has to learn first; said to be missing where it is not there."""
+    if schedule in pretrained.available():
+        options = {"schedule": schedule}
+        return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
+    how = "`mlrsnet schedules import` adds the authors' checkpoints"
+    return Cell(row, column, None, missing=f"there is no schedule named {schedule!r} here: {how}")
+
+
+def ready_made(base: RunSpec, column: str) -> list[Cell]:
+    """Beside the paper's rows: the authors' published networks and the shipped default, over plain SGD."""
+    return [named(row, column, base, schedule) for row, schedule in READY_MADE.items()]
+
+
 def source(scale: Scale, column: str = "Meta-training on CIFAR-10 with ResNet-18", **options: Any) -> Cell:
     """The run that the paper transfers from."""
     return Cell(META_ROW, column, meta_trained(scale.spec("cifar10", "resnet18"), scale, **options))
 
 
 def transfer_cells(base: RunSpec, scale: Scale, column: str, learned: Cell) -> list[Cell]:
-    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule."""
+    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule; beyond smoke, others too."""
     rows = hand_designed(base, scale, momentum=True)
     cells = [Cell(row, column, spec) for row, spec in rows.items()]
-    return [*cells, Cell(TRANSFERRED, column, transferred(base), learned_in=(learned.row, learned.column))]
+    cells.append(Cell(TRANSFERRED, column, transferred(base), learned_in=(learned.row, learned.column)))
+    return cells if scale.stand_in else [*cells, *ready_made(base, column)]

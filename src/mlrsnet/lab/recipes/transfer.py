@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mlrsnet.lab.recipes import table3
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, TRANSFERRED, source, transfer_cells, transferred
+from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, TRANSFERRED, ready_made, source, transfer_cells, transferred
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
 
@@ -26,7 +26,7 @@ def cells(scale: str) -> list[Cell]:
     }
     found += [Cell(row, column, spec) for row, spec in rows.items()]
     found.append(Cell(TRANSFERRED, column, transferred(text), learned_in=(learned.row, learned.column)))
-    return found
+    return found if scale == "smoke" else [*found, *ready_made(text, column)]
 
 
 RECIPE = Recipe(

@@ -9,8 +9,8 @@ setting each. Scale short needs no GPU: seven small tasks. Scale paper is for on
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet import pretrained
 from mlrsnet.lab.recipes.base import Cell, Recipe
+from mlrsnet.lab.recipes.rows import named
 from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
@@ -82,18 +82,10 @@ SCALES: dict[str, tuple[Column, ...]] = {
 
 def cells(scale: str) -> list[Cell]:
     """Seventeen rows a task."""
-    return [_cell(row, column.name, spec) for column in SCALES[scale] for row, spec in _rows(column).items()]
+    return [cell for column in SCALES[scale] for cell in _cells(column)]
 
 
-def _cell(row: str, column: str, spec: RunSpec) -> Cell:
-    wanted = spec.schedule_options.get("schedule")
-    if wanted is None or wanted in pretrained.available():
-        return Cell(row, column, spec)
-    how = "`mlrsnet schedules import` adds the authors' checkpoints"
-    return Cell(row, column, None, missing=f"there is no schedule named {wanted!r} here: {how}")
-
-
-def _rows(column: Column) -> dict[str, RunSpec]:
+def _cells(column: Column) -> list[Cell]:
     spec, lr = column.spec, column.lr
     adaptive = spec.optimizer.startswith("adam")
     free: Fields = {
@@ -106,16 +98,19 @@ def _rows(column: Column) -> dict[str, RunSpec]:
         for kind in ("cosine", "linear")
         for times in TIMES
     }
-    return {
-        "Universal": replace(spec, schedule="learned", schedule_options={"schedule": "universal"}),
-        "Universal, relative": replace(spec, schedule="learned", schedule_options={"schedule": "universal-relative"}),
+    rivals = {
         **decays,
         "MultiStep": replace(spec, schedule="multistep", lr=lr),
         "Schedule-Free": replace(spec, schedule="fixed", **free),
         "Prodigy + cosine": replace(spec, schedule="cosine", optimizer="prodigy", lr=1.0),
-        "Authors' checkpoints": replace(spec, schedule="learned", schedule_options={"schedule": "official"}),
-        "Algorithm 1": replace(spec, schedule="mlr-snet", schedule_options={"every": 20}),
     }
+    return [
+        named("Universal", column.name, spec, "universal"),
+        named("Universal, relative", column.name, spec, "universal-relative"),
+        *(Cell(row, column.name, rival) for row, rival in rivals.items()),
+        named("Authors' checkpoints", column.name, spec, "official"),
+        Cell("Algorithm 1", column.name, replace(spec, schedule="mlr-snet", schedule_options={"every": 20})),
+    ]
 
 
 RECIPE = Recipe(

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mlrsnet.baselines import HDSGD, L4, RTHO, HDAdam
 from mlrsnet.baselines.base import dot
@@ -14,6 +15,7 @@ from mlrsnet.baselines.rtho import clipped
 
 CURVATURES = (1.0, 4.0)  # of the quadratic f(w) = (w_1^2 + 4 w_2^2) / 2, whose gradient is (w_1, 4 w_2)
 START = (2.0, -1.0)
+NEEDS_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 
 
 def parameter(*values):
@@ -578,6 +580,65 @@ def test_hd_forgets_the_move_of_a_parameter_that_did_not_move():
         gradients.append(always.grad.item())
         optimizer.step()
     assert optimizer.param_groups[0]["hypergradient"] == pytest.approx(-gradients[1] * gradients[2])
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is dispatched: on a GPU about as many launches, one or a few for a whole list of tensors."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def operations(method, num_parameters):
+    parameters = [parameter(*START) for _ in range(num_parameters)]
+    optimizer = method(parameters, weight_decay=0.1)
+    advance(optimizer, *parameters)
+    loss = backward(*parameters).item()
+    with Operations() as found:
+        optimizer.step(*[loss] if isinstance(optimizer, L4) else [])
+    return found.count
+
+
+@pytest.mark.parametrize("kind", [name for name in METHODS if not name.startswith("rtho")])
+def test_a_step_with_many_parameters_launches_little_more_than_one_with_few(kind):
+    """Only the inner products have an operation for each parameter: HD's one, L4's three (loss, gradient, g . v)."""
+    few, many = (operations(METHODS[kind], number) for number in (10, 60))
+    assert (many - few) / 50 <= (3 if kind.startswith("l4") else 1)
+    assert few <= 60
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        pytest.param([{"dtype": dtype} for dtype in (torch.float32, torch.bfloat16, torch.float64)], id="dtypes"),
+        pytest.param([{"device": "cpu"}, {"device": "cuda"}], id="devices", marks=NEEDS_GPU),
+    ],
+)
+def test_parameters_of_a_group_need_not_be_alike(make, placed):
+    together, apart = ([nn.Parameter(torch.tensor(START, **each)) for each in placed] for _ in range(2))
+    one, two = make(together, weight_decay=0.1), make([{"params": [w]} for w in apart], weight_decay=0.1)
+    for _ in range(4):
+        advance(one, *together, loss=validation)
+        advance(two, *apart, loss=validation)
+    for w, other in zip(together, apart, strict=True):
+        assert (w.dtype, w.device) == (other.dtype, other.device)
+        assert w.tolist() != list(START)
+        assert w.tolist() == pytest.approx(other.tolist(), rel=1e-6)
+    assert lr(one) == pytest.approx(lr(two), rel=1e-6)
+
+
+def test_averages_are_corrected_for_the_steps_that_each_parameter_took():
+    ours, torchs = ([parameter(*START), parameter(1.0, 3.0)] for _ in range(2))
+    optimizer, reference = HDAdam(ours, lr=0.05, hyper_lr=0.0), torch.optim.Adam(torchs, lr=0.05)
+    for both in (False, True, False, True):
+        for weights, method in ((ours, optimizer), (torchs, reference)):
+            method.zero_grad()
+            backward(*weights if both else weights[:1])
+            method.step()
+    assert torch.allclose(torch.stack(ours), torch.stack(torchs), rtol=1e-12, atol=0)
 
 
 def test_l4_without_gradients_says_so_and_changes_nothing():

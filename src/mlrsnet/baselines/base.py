@@ -1,6 +1,10 @@
-"""What the baselines share: checked arguments, sums over all groups, steps that are left out."""
+"""What the baselines share: checked arguments, sums over all groups, steps that are left out.
 
-from collections.abc import Callable, Iterable, Mapping
+They compute on lists of tensors, one for each parameter of a group: torch's `_foreach_` functions make a few kernels of such
+a list where they can (one device, dtype and layout) and one for each tensor elsewhere. They refuse empty lists.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +16,8 @@ from mlrsnet.groups import initial_ratios, remember_initial_lrs
 
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value; returns the value as it is kept, or raises naming both and what is allowed."""
+Tensors = list[Tensor] | tuple[Tensor, ...]
+States = Sequence[dict[str, Any]]
 
 
 class Baseline(Optimizer):
@@ -98,22 +104,59 @@ def betas(name: str, value: Any) -> tuple[float, float]:
     return first, second
 
 
-def with_decay(parameter: Tensor, gradient: Tensor, weight_decay: float) -> Tensor:
+def with_decay(parameters: Tensors, gradients: Tensors, weight_decay: float) -> Tensors:
     """g + wd w."""
-    if gradient.is_sparse:
+    if any(g.is_sparse for g in gradients):
         raise TypeError("gradients must be dense, got a sparse one: pass sparse=False to its layer")
-    return gradient.add(parameter, alpha=weight_decay) if weight_decay else gradient
+    return torch._foreach_add(gradients, parameters, alpha=weight_decay) if weight_decay and gradients else gradients
 
 
-def gradients(group: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:
+def gradients(group: Mapping[str, Any]) -> tuple[list[Tensor], Tensors]:
     """The group's parameters that have gradients, and these, with weight decay."""
-    return [(p, with_decay(p, p.grad, group["weight_decay"])) for p in group["params"] if p.grad is not None]
+    parameters = [p for p in group["params"] if p.grad is not None]
+    return parameters, with_decay(parameters, [p.grad for p in parameters], group["weight_decay"])
+
+
+def recall(states: States, name: str, like: Tensors) -> list[Tensor]:
+    """What the states hold under this name; 0 where that is nothing yet."""
+    return [state[name] if name in state else torch.zeros_like(x) for state, x in zip(states, like, strict=True)]
+
+
+def remember(states: States, name: str, values: Tensors) -> Tensors:
+    """The values, each of which its state holds under this name from now on."""
+    for state, value in zip(states, values, strict=True):
+        state[name] = value
+    return values
+
+
+def count_step(states: States) -> None:
+    """t <- t + 1: each parameter has its own, the number of steps in which it had a gradient."""
+    for state in states:
+        state["steps"] = state.get("steps", 0) + 1
+
+
+def average(states: States, name: str, values: Tensors, beta: float) -> Tensors:
+    """a_t / (1 - beta^t), where  a_t = beta a_{t-1} + (1 - beta) x_t,  a_0 = 0  is remembered by its name; t is "steps"."""
+    a = remember(states, name, recall(states, name, values))
+    torch._foreach_lerp_(a, values, 1 - beta)
+    return torch._foreach_div(a, [1 - beta ** state["steps"] for state in states])
+
+
+def root_mean_square(states: States, gradients: Tensors, beta: float, eps: float) -> Tensors:
+    """sqrt(s_t / (1 - beta^t)) + eps, where s is the average of g^2: what Adam divides by."""
+    found = average(states, "square", torch._foreach_mul(gradients, gradients), beta)
+    torch._foreach_sqrt_(found)
+    torch._foreach_add_(found, eps)
+    return found
 
 
 def dot(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     """The sum of the inner products, 0 for none; waits for the device."""
-    parts = [(_wide(a) * _wide(b)).sum().double() for a, b in pairs]
-    return float(torch.stack([part.to(parts[0].device) for part in parts]).sum()) if parts else 0.0
+    wide = [(_wide(a), _wide(b)) for a, b in pairs]
+    if not wide:
+        return 0.0
+    parts = [product.sum() for product in torch._foreach_mul(*zip(*wide, strict=True))]
+    return float(torch.stack([part.to(parts[0].device) for part in parts]).sum(dtype=torch.float64))
 
 
 def _wide(tensor: Tensor) -> Tensor:

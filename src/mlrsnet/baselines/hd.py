@@ -19,18 +19,34 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet.baselines.base import Baseline, Rule, betas, dot, flag, gradients, lr, lr_of, number
+from mlrsnet.baselines.base import (
+    Baseline,
+    Rule,
+    States,
+    Tensors,
+    average,
+    betas,
+    count_step,
+    dot,
+    flag,
+    gradients,
+    lr,
+    lr_of,
+    number,
+    recall,
+    remember,
+    root_mean_square,
+)
 
 
 class HypergradientDescent(Baseline):
-    """Base: `_direction` says what d_t is, and advances what it remembers."""
+    """Base: `_directions` says what d_t is for a group's parameters, and advances what it remembers of them."""
 
     shared = ("hyper_lr", "hypergradient")
 
-    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
         raise NotImplementedError
 
     @property
@@ -52,27 +68,27 @@ class HypergradientDescent(Baseline):
         reference, ratios = self._ratios()
         found = [gradients(group) for group in self.param_groups]
         slope = -sum(
-            ratio * dot((g, self._last_direction(p, g)) for p, g in group)
-            for ratio, group in zip(ratios, found, strict=True)
+            ratio * dot(zip(grads, self._last_directions(parameters, grads), strict=True))
+            for ratio, (parameters, grads) in zip(ratios, found, strict=True)
         )
         if not math.isfinite(slope):
             self._leave_out("a gradient")
             return loss
         alpha = lr_of(reference) - reference["hyper_lr"] * slope
-        for group, ratio, pairs in zip(self.param_groups, ratios, found, strict=True):
+        for group, ratio, (parameters, grads) in zip(self.param_groups, ratios, found, strict=True):
             group["lr"], group["hypergradient"] = ratio * alpha, slope
             for p in group["params"]:
                 if p.grad is None:  # it did not move, so its last move was 0
                     self.state.get(p, {}).pop("direction", None)
-            for p, g in pairs:
-                direction = self.state[p]["direction"] = self._direction(g, self.state[p], group)
-                p.add_(direction, alpha=-group["lr"])
+            if parameters:
+                states = [self.state[p] for p in parameters]
+                directions = remember(states, "direction", self._directions(grads, states, group))
+                torch._foreach_add_(parameters, directions, alpha=-group["lr"])
         return loss
 
-    def _last_direction(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+    def _last_directions(self, parameters: Tensors, gradients: Tensors) -> Tensors:
         """d_t; 0 before the first step, with which a gradient that is not finite still gives a product that is not."""
-        kept: Tensor | None = self.state.get(parameter, {}).get("direction")
-        return torch.zeros_like(gradient) if kept is None else kept
+        return recall([self.state.get(p, {}) for p in parameters], "direction", gradients)
 
 
 class HDSGD(HypergradientDescent):
@@ -135,12 +151,13 @@ class HDSGD(HypergradientDescent):
             raise ValueError(f"momentum must be > 0 with nesterov=True, got {given['momentum']!r}")
         super().add_param_group(param_group)
 
-    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
         mu = group["momentum"]
         if not mu:
-            return gradient.clone()  # the next backward() may write into it
-        v = state["momentum"] = gradient.clone() if "momentum" not in state else state["momentum"].mul(mu).add(gradient)
-        return gradient.add(v, alpha=mu) if group["nesterov"] else v
+            return torch._foreach_mul(gradients, 1.0)  # copies, as the next backward() may write into the gradients
+        v = torch._foreach_add(gradients, recall(states, "momentum", gradients), alpha=mu)
+        remember(states, "momentum", v)
+        return torch._foreach_add(gradients, v, alpha=mu) if group["nesterov"] else v
 
 
 class HDAdam(HypergradientDescent):
@@ -187,12 +204,8 @@ class HDAdam(HypergradientDescent):
             },
         )
 
-    def _direction(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
         beta1, beta2 = group["betas"]
-        if not state.get("steps"):
-            state |= {"steps": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
-        t = state["steps"] = state["steps"] + 1
-        m, s = state["mean"], state["square"]
-        m.mul_(beta1).add_(gradient, alpha=1 - beta1)
-        s.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        return (m / (1 - beta1**t)).div_((s / (1 - beta2**t)).sqrt_().add_(group["eps"]))
+        count_step(states)
+        m = average(states, "mean", gradients, beta1)
+        return torch._foreach_div(m, root_mean_square(states, gradients, beta2, group["eps"]))

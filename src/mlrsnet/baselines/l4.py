@@ -23,7 +23,19 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet.baselines.base import Baseline, Rule, betas, dot, gradients, number
+from mlrsnet.baselines.base import (
+    Baseline,
+    Rule,
+    States,
+    Tensors,
+    average,
+    betas,
+    count_step,
+    dot,
+    gradients,
+    number,
+    root_mean_square,
+)
 
 FORMS = ("momentum", "adam")
 
@@ -119,37 +131,42 @@ class L4(Baseline):
         if callable(loss) and not isinstance(loss, Tensor):
             with torch.enable_grad():
                 loss = loss()
-        found = [(group, gradients(group)) for group in self.param_groups]
+        found = [(group, *gradients(group)) for group in self.param_groups]
         L = number("the loss", loss) + sum(
-            group["weight_decay"] / 2 * dot((p, p) for p, _ in pairs) for group, pairs in found if group["weight_decay"]
+            group["weight_decay"] / 2 * dot((p, p) for p in parameters)
+            for group, parameters, _ in found
+            if group["weight_decay"]
         )
-        if not math.isfinite(L) or not math.isfinite(dot((g, g) for _, pairs in found for _, g in pairs)):
+        if not math.isfinite(L) or not math.isfinite(dot((g, g) for _, _, grads in found for g in grads)):
             self._leave_out("a loss or a gradient")
             return loss
         if L < 0:
             raise ValueError(
                 f"the loss must be >= 0 for L4, got {L}: it expects the smallest one to be above 0; add a constant"
             )
-        if not any(pairs for _, pairs in found):
+        if not any(parameters for _, parameters, _ in found):
             raise RuntimeError("no parameter has a gradient: call loss.backward() before step(loss)")
         common = self.param_groups[0]
         alpha, gamma, tau = common["fraction"], common["target"], common["forget_steps"]
         L_min = common["initial_target"] * L if common["min_loss"] is None else min(common["min_loss"], L)
-        moves = [(p, *self._estimates(g, self.state[p], group)) for group, pairs in found for p, g in pairs]
-        eta = alpha * (L - gamma * L_min) / (dot((g, v) for _, g, v in moves) + common["eps"])
-        for p, _, v in moves:
-            p.add_(v, alpha=-eta)
+        moves = [
+            (parameters, *self._estimates(grads, [self.state[p] for p in parameters], group))
+            for group, parameters, grads in found
+            if parameters
+        ]
+        g_dot_v = dot(pair for _, g, v in moves for pair in zip(g, v, strict=True))
+        eta = alpha * (L - gamma * L_min) / (g_dot_v + common["eps"])
+        for parameters, _, v in moves:
+            torch._foreach_add_(parameters, v, alpha=-eta)
         for group in self.param_groups:
             group["lr"], group["min_loss"] = eta, (1 + 1 / tau) * L_min
         return loss
 
-    def _estimates(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """g and v of one parameter:  m_t = beta1 m_{t-1} + (1 - beta1) grad, of which m_t / (1 - beta1^t) is used; s_t alike."""
+    def _estimates(self, gradients: Tensors, states: States, group: dict[str, Any]) -> tuple[Tensors, Tensors]:
+        """g and v of a group's parameters:  m / (1 - beta1^t), and that or its quotient by  sqrt(s / (1 - beta2^t)) + eps."""
         beta1, beta2 = group["betas"]
-        t = state["steps"] = state.get("steps", 0) + 1
-        m = state["mean"] = state.get("mean", torch.zeros_like(gradient)).lerp(gradient, 1 - beta1)
-        g = m / (1 - beta1**t)
+        count_step(states)
+        g = average(states, "mean", gradients, beta1)
         if group["form"] == "momentum":
             return g, g
-        s = state["square"] = state.get("square", torch.zeros_like(gradient)).lerp(gradient.square(), 1 - beta2)
-        return g, g / ((s / (1 - beta2**t)).sqrt() + group["adam_eps"])
+        return g, torch._foreach_div(g, root_mean_square(states, gradients, beta2, group["adam_eps"]))

@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from mlrsnet import _check
-from mlrsnet.baselines.base import Baseline, Rule, dot, lr, lr_of, number, with_decay
+from mlrsnet.baselines.base import Baseline, Rule, Tensors, dot, lr, lr_of, number, recall, remember, with_decay
 
 Closure = Callable[[], Tensor]
 
@@ -125,42 +125,43 @@ class RTHO(Baseline):
         if slope is not None and not math.isfinite(slope):
             self._forget()
             curved = [torch.zeros_like(g) for g in found]
-        derivatives = {p: (g, hz) for p, g, hz in zip(parameters, found, curved, strict=True)}
+        gradient, hessian_z = dict(zip(parameters, found, strict=True)), dict(zip(parameters, curved, strict=True))
         for group, ratio in zip(self.param_groups, ratios, strict=True):
             group["lr"], group["hypergradient"] = ratio * alpha, slope
-            for p in group["params"]:
-                if p in derivatives:
-                    self._move(p, *derivatives[p], group, ratio)
+            moving = [p for p in group["params"] if p in gradient]
+            if moving:
+                self._move(moving, [gradient[p] for p in moving], [hessian_z[p] for p in moving], group, ratio)
         return loss
 
     @torch.no_grad()
-    def _move(self, p: Tensor, gradient: Tensor, curved: Tensor, group: dict[str, Any], ratio: float) -> None:
-        """v, Y, Z and w, one step further; `curved` is H Z, the LR is ratio * alpha."""
-        mu, wd, state = group["momentum"], group["weight_decay"], self.state[p]
-        Z = state.get("sensitivity", torch.zeros_like(p))
-        v, Y = with_decay(p, gradient, wd), with_decay(Z, curved, wd)
+    def _move(self, w: Tensors, gradients: Tensors, curved: Tensors, group: dict[str, Any], ratio: float) -> None:
+        """v, Y, Z and w of a group's parameters, one step further; `curved` is H Z, the LR is ratio * alpha."""
+        mu, wd, states = group["momentum"], group["weight_decay"], [self.state[p] for p in w]
+        Z: Tensors = recall(states, "sensitivity", w)
+        v, Y = with_decay(w, gradients, wd), with_decay(Z, curved, wd)
         if mu:
-            v = state["momentum"] = v.clone() if "momentum" not in state else v.add(state["momentum"], alpha=mu)
-            Y = Y if "momentum_sensitivity" not in state else Y.add(state["momentum_sensitivity"], alpha=mu)
-            state["momentum_sensitivity"] = Y
-        state["sensitivity"] = Z.sub(v, alpha=ratio).sub(Y, alpha=group["lr"])
-        p.sub_(v, alpha=group["lr"])
+            v = torch._foreach_add(v, recall(states, "momentum", v), alpha=mu)
+            Y = torch._foreach_add(Y, recall(states, "momentum_sensitivity", Y), alpha=mu)
+            remember(states, "momentum", v)
+            remember(states, "momentum_sensitivity", Y)
+        Z = torch._foreach_sub(torch._foreach_sub(Z, v, alpha=ratio), Y, alpha=group["lr"])
+        remember(states, "sensitivity", Z)
+        torch._foreach_sub_(w, v, alpha=group["lr"])
 
-    def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Tensors, Tensors]:
         """The training loss, the parameters that it depends on, its gradients there, and H Z; both as clipped."""
         with torch.enable_grad(), twice_differentiable():
             loss = _with_graph("train_closure", closure())
             everything = self._trained()
             found = torch.autograd.grad(loss, everything, create_graph=True, allow_unused=True)
             pairs = [(p, g) for p, g in zip(everything, found, strict=True) if g is not None]
-            for _, g in pairs:
-                with_decay(g, g, 0.0)  # refuses a sparse one
             parameters, graph = [p for p, _ in pairs], [g for _, g in pairs]
+            with_decay(parameters, graph, 0.0)  # refuses a sparse one
             curved = self._second(parameters, graph)
         detached, clip_norm = [g.detach() for g in graph], self.param_groups[0]["clip_norm"]
-        if clip_norm is not None:
-            detached, curved = clipped(detached, curved, clip_norm)
-        return loss.detach(), parameters, detached, curved
+        if clip_norm is None:
+            return loss.detach(), parameters, detached, curved
+        return loss.detach(), parameters, *clipped(detached, curved, clip_norm)
 
     def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
         """H Z = grad <g, Z>, as H is symmetric."""
@@ -193,7 +194,7 @@ class RTHO(Baseline):
 
 
 @torch.no_grad()
-def clipped(gradients: list[Tensor], curved: list[Tensor], clip_norm: float) -> tuple[list[Tensor], list[Tensor]]:
+def clipped(gradients: Tensors, curved: Tensors, clip_norm: float) -> tuple[Tensors, Tensors]:
     """The gradient scaled down to a norm, and the derivative of that along Z.
 
         c(g) = s g,  s = min(1, clip_norm / (|g| + 1e-6))        D c = s H Z - g clip_norm (g . H Z) / (|g| (|g| + 1e-6)^2)
@@ -206,8 +207,8 @@ def clipped(gradients: list[Tensor], curved: list[Tensor], clip_norm: float) -> 
     scale = clip_norm / (norm + 1e-6)
     along = scale / (norm + 1e-6) / norm * dot(zip(gradients, curved, strict=True))
     return (
-        [scale * g for g in gradients],
-        [scale * hz - along * g for g, hz in zip(gradients, curved, strict=True)],
+        torch._foreach_mul(gradients, scale),
+        torch._foreach_sub(torch._foreach_mul(curved, scale), gradients, alpha=along),
     )
 
 

@@ -18,6 +18,7 @@ from mlrsnet.lab import records
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.curves import over_seeds
 from mlrsnet.lab.report.gather import gather
+from mlrsnet.lab.report.layout import describe
 from mlrsnet.lab.report.pictures import Line, Panel, limits, training
 from mlrsnet.lab.report.styles import COLOURS, Style, styles
 from mlrsnet.lab.report.tables import Report, Table, build
@@ -190,6 +191,24 @@ def test_one_seed_claims_no_spread_and_one_row_no_victory(tmp_path):
     _, markdown = texts(tmp_path)
     assert line_of(markdown, "Fixed")[1:5] == ["90.00", "90.00", "92.26 ± 0.12", "1 of 3"]
     assert "- MultiStep: not run" in markdown
+
+
+def test_a_column_without_runs_does_not_say_what_it_measures(tmp_path):
+    leave_recipe(tmp_path, ["MultiStep"], columns=["CIFAR-10", "Text"])
+    leave_run(tmp_path / "a", row="MultiStep")
+    tables = read(tmp_path).sections[0].tables
+    assert [describe(table).split(",")[0] for table in tables] == ["Test accuracy (%)", "Not run."]
+
+
+def test_records_of_before_a_setting_was_there_count_with_those_of_after(tmp_path):
+    leave_recipe(tmp_path, ["MultiStep"])
+    leave_run(tmp_path / "old", row="MultiStep", last=92.0)
+    leave_run(tmp_path / "new", row="MultiStep", last=93.0, spec={"seed": 1, "rays": 0})
+    leave_run(tmp_path / "other", row="MultiStep", last=94.0, spec={"seed": 2, "rays": 5})
+    assert [(row.name, len(row.runs)) for row in only_table(tmp_path).rows] == [
+        ("MultiStep (rays 0)", 2),
+        ("MultiStep (rays 5)", 1),
+    ]
 
 
 @pytest.mark.parametrize("scale", ["paper", "short"])

@@ -808,6 +808,15 @@ def test_a_finished_run_is_returned_without_training_again(tmp_path, monkeypatch
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_run_of_before_a_setting_was_there_is_not_trained_again(tmp_path, monkeypatch):
+    run(tiny(), tmp_path, device="cpu")
+    data = json.loads((tmp_path / "record.json").read_text())
+    del data["spec"]["rays"]
+    (tmp_path / "record.json").write_text(json.dumps(data))
+    no_training(monkeypatch)
+    assert run(tiny(), tmp_path, device="cpu").status == "finished"
+
+
 def test_a_folder_with_another_run_is_refused_naming_what_is_different(tmp_path):
     run(tiny(), tmp_path, device="cpu")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}

@@ -32,6 +32,8 @@ RECORD, EPOCHS, TRACE, CHECKPOINT, SCHEDULE = (
 )
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"
 ENDED = (FINISHED, DIVERGED)
+ADDED_LATER = {"rays": 0}
+"""Fields of a RunSpec that old records do not have, and what their runs were trained with."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Record:
     @property
     def spec(self) -> dict[str, Any]:
         """The RunSpec as plain JSON."""
-        return dict(self.data["spec"])
+        return ADDED_LATER | self.data["spec"]
 
     @property
     def result(self) -> dict[str, Any]:

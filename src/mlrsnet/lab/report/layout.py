@@ -47,7 +47,9 @@ def remarks(table: Table) -> list[tuple[str, str]]:
 
 
 def describe(table: Table) -> str:
-    """What a table measures and what its runs share."""
+    """What a table measures and what its runs share; without any run nobody has said what it would measure."""
+    if not any(row.runs for row in table.rows):
+        return "Not run."
     metric = table.metric
     better = "higher" if metric.higher_is_better else "lower"
     shared = f" All runs: {table.settings}." if table.settings else ""

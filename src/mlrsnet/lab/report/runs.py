@@ -56,7 +56,7 @@ class Run:
     @cached_property
     def spec(self) -> dict[str, Any]:
         """What was asked for."""
-        return table(self.record.data["spec"])
+        return table(self.record.spec)
 
     @cached_property
     def labels(self) -> dict[str, str]:

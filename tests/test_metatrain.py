@@ -455,10 +455,10 @@ def test_the_authors_departures_are_named_and_change_the_run():
     plain = trained()
     for name in ("advance-twice",):
         assert not torch.equal(trained(compat=[name]).weights(), plain.weights())
-    epochs = trained(compat=["epoch-period"], steps_per_epoch=4)  # steps 0, 3, 4, 7, 8
-    assert epochs.meta.num_updates == 5
+    epochs = trained(compat=["epoch-period"], steps_per_epoch=4)  # steps 2 and 6
+    assert epochs.meta.num_updates == 2
     official = Setting(
-        OPTIMIZERS["sgd"], net=None, every=None, compat="official", steps_per_epoch=4, dtype=torch.float32
+        OPTIMIZERS["sgd"], net=None, every=None, compat="official", steps_per_epoch=383, dtype=torch.float32
     )
     assert official.meta.every == 300
     assert official.meta.net.layout == "official-train"
@@ -466,6 +466,10 @@ def test_the_authors_departures_are_named_and_change_the_run():
     assert official.meta._boundaries() == [1, 15, 30]
     with pytest.raises(ValueError, match="steps_per_epoch must be a whole number"):
         Setting(OPTIMIZERS["sgd"], compat="official")
+    with pytest.raises(
+        ValueError, match=r"every must be at most steps_per_epoch .*, got 300 and 4: no step would update"
+    ):
+        Setting(OPTIMIZERS["sgd"], every=None, compat="official", steps_per_epoch=4)
     with pytest.raises(ValueError, match="compat must be one of official, layout"):
         Setting(OPTIMIZERS["sgd"], compat="theirs")
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import matplotlib
+import paper
 import universal
 
 matplotlib.use("Agg")
@@ -13,7 +14,8 @@ from mlrsnet import pretrained
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
-RUNS = ROOT / "results" / "horizon_short" / "cifar-10"
+RESULTS = ROOT / "results"
+RUNS = RESULTS / "horizon_short" / "cifar-10"
 ROWS = {
     "full-horizon": ("cifar10-patches, nothing tuned", "#000000", 2.4),
     "cosine-1": ("cosine, best LR of five", "#0072B2", 1.4),
@@ -40,11 +42,9 @@ def draw(out: Path) -> None:
     figure, (rates, accuracies) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for name, (label, colour, width) in ROWS.items():
         folder = RUNS / name / "seed0"
-        trace = json.loads((folder / "trace.json").read_text())
-        record = json.loads((folder / "record.json").read_text())
+        trace = _trace(folder)
         lines = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
-        steps = [step / record["steps_per_epoch"] for step in trace["step"]]
-        rates.plot(steps, trace["lr"], color=colour, linewidth=width / 1.5, label=label)
+        rates.plot(trace["epoch"], trace["lr"], color=colour, linewidth=width / 1.5, label=label)
         points = [(line["epoch"], line["test_metric"]) for line in lines if line.get("test_metric") is not None]
         accuracies.plot(*zip(*points, strict=True), color=colour, linewidth=width, label=label)
     rates.set(xlabel="epoch", title="learning rate")
@@ -89,6 +89,52 @@ def draw_universal(out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
+VARIANTS = {
+    "meta-lr-0-0001": "#999999",
+    "t-val-300": "#56B4E9",
+    "the-authors-cell": "#009E73",
+    "leaky": "#E69F00",
+    "t-val-100": "#000000",
+    "t-val-15": "#CC79A7",
+    "meta-lr-0-01": "#0072B2",
+    "t-val-3": "#D55E00",
+}
+
+
+def draw_algorithm_1(out: Path) -> None:
+    """LRs of Algorithm 1 under eight settings; where they end, and what comes out, over meta LR x meta-updates."""
+    figure, (rates, ends, outcomes) = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
+    runs = RESULTS / "sensitivity_short" / "cifar-10"
+    for name, colour in VARIANTS.items():
+        run, trace = paper.meta_training(runs / name / "seed0" / "record.json"), _trace(runs / name / "seed0")
+        rates.plot(trace["epoch"], trace["lr"], color=colour, linewidth=1.4, label=run.name)
+        for axes, value in ((ends, run.last_lr), (outcomes, run.accuracy)):
+            axes.scatter(run.travel, value, color=colour, s=55, zorder=3)
+    longer = [run for run in paper.meta_trainings() if run.epochs > 30]
+    for epochs, marker in ((60, "^"), (200, "s")):
+        found = [run for run in longer if run.epochs == epochs]
+        for axes, values in ((ends, [run.last_lr for run in found]), (outcomes, [run.accuracy for run in found])):
+            look = {"facecolors": "none", "edgecolors": "#000000", "marker": marker, "s": 40, "zorder": 3}
+            axes.scatter([run.travel for run in found], values, label=f"{epochs} epochs" if found else None, **look)
+    cosine = json.loads((RESULTS / "cifar10_resnet18" / "cosine30-torch" / "record.json").read_text())["result"]["last"]
+    outcomes.axhline(cosine, color="#0072B2", linewidth=1.2)
+    outcomes.text(4, cosine + 0.5, "cosine from 0.1", color="#0072B2", ha="right", va="bottom", fontsize=8)
+    rates.set(xlabel="epoch", title="LR that Algorithm 1 sets", yscale="log")
+    figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=8)
+    ends.set(xlabel="meta LR x meta-updates", title="LR at the end", xscale="log", yscale="log")
+    outcomes.set(xlabel="meta LR x meta-updates", title="test accuracy (%), last epoch", xscale="log")
+    ends.legend(frameon=False, fontsize=8, loc="lower left", title="dots: 30 epochs", title_fontsize=8)
+    for axes in (rates, ends, outcomes):
+        _plain(axes)
+    figure.savefig(out, dpi=150)
+
+
+def _trace(folder: Path) -> dict[str, list[float]]:
+    trace = json.loads((folder / "trace.json").read_text())
+    steps = json.loads((folder / "record.json").read_text())["steps_per_epoch"]
+    return trace | {"epoch": [step / steps for step in trace["step"]]}
+
+
 def draw_map(out: Path) -> None:
     """LRs of the shipped default where the loss stays what it is."""
     pretrained.load("universal").plot_map(out)
@@ -103,3 +149,4 @@ if __name__ == "__main__":
     draw(PICTURES / "lr_curves.png")
     draw_universal(PICTURES / "universal.png")
     draw_map(PICTURES / "universal_map.png")
+    draw_algorithm_1(PICTURES / "algorithm_1.png")

@@ -32,7 +32,7 @@ from mlrsnet.scheduler import LearnedLR
 COMPAT = {
     "layout": "the default network is the authors' meta-train one: gates i, f, o, g, sigmoid(f - 1), half-width layers",
     "every": "T_val is 300 unless given",
-    "epoch-period": "T_val is counted anew in every epoch (pass steps_per_epoch)",
+    "epoch-period": "T_val is counted anew in every epoch, and its last step updates, not its first (pass steps_per_epoch)",
     "advance-twice": "at a meta-update the memory advances twice: for the look-ahead, and again for the step",
     "phases": "networks are kept after 1/200, 1/2 and all of training (their epochs 1, 100 and 200)",
     "phase-gamma": "the schedule's card asks for gamma to be computed again at every phase",
@@ -132,6 +132,11 @@ class MetaTrainer:
         self.steps_per_epoch = steps_per_epoch
         if "epoch-period" in self.compat:
             _check.whole_number("steps_per_epoch", steps_per_epoch, hint="compat's epoch-period counts T_val in epochs")
+            if self.every > (steps_per_epoch or 0):
+                raise ValueError(
+                    f"every must be at most steps_per_epoch with compat's epoch-period, got {self.every} and {steps_per_epoch}: "
+                    "no step would update; pass a smaller T_val"
+                )
         default = "official-train" if "layout" in self.compat else "paper"
         self.net = LSTMNet(layout=default) if net is None else net
         if next(self.net.parameters()).dtype not in (torch.float32, torch.float64):
@@ -186,7 +191,7 @@ class MetaTrainer:
         """Whether the next step also teaches the network; it reads numbers on the host, so no CUDA graph can hold it."""
         step = self.step_count
         if "epoch-period" in self.compat and self.steps_per_epoch:
-            step %= self.steps_per_epoch
+            step = step % self.steps_per_epoch + 1
         return step % self.every == 0
 
     def count_replayed(self) -> None:

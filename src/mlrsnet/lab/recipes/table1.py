@@ -83,8 +83,8 @@ def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, mome
 
 BESIDE = (
     "Four rows are not the paper's. T_val 300 is the default of the authors' code; their program also has its own cell, counts "
-    "T_val anew in every epoch, advances the memory twice at an update, and validates on pictures that it trains on. The authors' "
-    "checkpoints and the shipped universal schedule are transferred, with nothing chosen.",
+    "T_val anew in every epoch (one update in each), advances the memory twice at an update, and validates on pictures that it "
+    "trains on. The authors' checkpoints and the shipped universal schedule are transferred, with nothing chosen.",
 )
 
 RECIPE = Recipe(

@@ -1,0 +1,106 @@
+"""What of every recipe has been run, and what the rest would cost on one H200."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from mlrsnet.lab.models import build_image
+from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
+from mlrsnet.lab.reproduce import Job
+from mlrsnet.lab.spec import RunSpec
+
+RESULTS = Path(__file__).parents[2] / "results"
+LOOP = json.loads((RESULTS / "loop" / "h200.json").read_text())["gpu"]["cosine_s"]
+"""Seconds that ResNet-18 takes for 49,000 pictures of 32x32."""
+
+PICTURES = {  # training pictures, their size, classes
+    "cifar10": (49_000, 32, 10),
+    "cifar100": (49_000, 32, 100),
+    "svhn": (72_257, 32, 10),
+    "mnist": (59_000, 28, 10),
+    "tinyimagenet": (99_000, 64, 200),
+    "imagenet": (1_281_167, 224, 1000),
+    "cifar10-c": (10_000, 32, 10),
+    "cifar100-c": (10_000, 32, 100),
+}
+RTHO = 5.0
+"""A step of RTHO in plain ones: a second backward pass through the first, and a validation batch. An estimate."""
+
+
+@cache
+def arithmetic(model: str, options: str, size: int, classes: int) -> float:
+    """Operations of a forward pass."""
+    network = build_image(model, (3, size, size), classes, **json.loads(options)).eval()
+    with FlopCounterMode(display=False) as count, torch.no_grad():
+        network(torch.zeros(1, 3, size, size))
+    return float(count.get_total_flops())
+
+
+@cache
+def text_epoch() -> float:
+    """Seconds that the 2-layer LSTM takes for Penn Treebank."""
+    records = (RESULTS / "table3_short" / "2-layer-lstm").glob("*/seed*/record.json")
+    return median(json.loads(path.read_text())["timing"]["seconds_per_epoch"] for path in records)
+
+
+def seconds(spec: RunSpec) -> float:
+    """By arithmetic from ResNet-18's time, never less than that (small networks wait for memory); text from its own."""
+    factor = spec.epochs * (RTHO if spec.schedule == "rtho" else 1.0)
+    if spec.task not in PICTURES:
+        return factor * text_epoch() * spec.model_options["layers"] / 2
+    count, size, classes = PICTURES[spec.task]
+    count *= spec.task_options.get("fraction", 1.0)
+    relative = arithmetic(spec.model, json.dumps(spec.model_options), size, classes)
+    return factor * LOOP * count / 49_000 * max(1.0, relative / arithmetic("resnet18", "{}", 32, 10))
+
+
+def state(name: str, scale: str) -> tuple[str, str]:
+    """How many of the trainings there are, and how long the others would take."""
+    recipe, folder = RECIPES[name], RESULTS / f"{name.replace('-', '_')}_{scale}"
+    cells = _cells(recipe, scale)
+    runs = [(cell, seed) for cell in cells for seed in recipe.seeds]
+    runs += [(one.cell, one.seed) for cell in cells for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0])]
+    missing = [cell for cell, seed in runs if not _ended(folder / cell.folder(seed))]
+    done = len(runs) - len(missing)
+    told = f"[{done} of {len(runs)}](../results/{folder.name})" if done else "not run"
+    return told, _time(missing)
+
+
+def _cells(recipe: Recipe, scale: str) -> list[Cell]:
+    """All of them: what cannot be run for want of the authors' files costs as much as its neighbours."""
+    cells = recipe.cells(scale)
+    specs = {cell.column: cell.spec for cell in cells if cell.spec is not None}
+    return [replace(cell, spec=cell.spec or specs[cell.column]) for cell in cells]
+
+
+def recipes() -> list[str]:
+    """A row for every recipe."""
+    lines = [
+        "| recipe | | trained at `short` | the rest | trained at `paper` | the rest |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, recipe in RECIPES.items():
+        if name != "universal":  # its scale short is for a CPU, and has a table of its own
+            lines.append(
+                f"| `{name}` | {recipe.title} | {' | '.join((*state(name, 'short'), *state(name, 'paper')))} |"
+            )
+    for name, study in STUDIES.items():
+        lines.append(f"| `{name}` | {study.title} | computed, not trained | | [all](../results/{name}) | |")
+    return lines
+
+
+def _ended(folder: Path) -> bool:
+    path = folder / "record.json"
+    return path.is_file() and json.loads(path.read_text())["status"] in ("finished", "diverged")
+
+
+def _time(cells: list[Cell]) -> str:
+    total = sum(seconds(cell.spec) for cell in cells if cell.spec is not None)
+    if not total:
+        return ""
+    return f"{float(f'{total / 3600:.2g}'):g} h" if total >= 3600 else f"{float(f'{total / 60:.2g}'):g} min"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHORT_TRANSFER, TRANSFERS, source, transfer_cells
 
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleNetV2": ("shufflenetv2", {}),
@@ -19,8 +19,7 @@ SMALLEST: dict[str, Any] = {"cells": 1, "filters": 4}
 
 def cells(scale: str) -> list[Cell]:
     """One meta-training with ResNet-18, then one table for each network."""
-    chosen = SCALES[scale]
-    learned = source(chosen)
+    chosen, learned = TRANSFERS[scale], source(SCALES[scale])
     found = [learned]
     for column, (model, options) in NETWORKS.items():
         base = replace(chosen.spec("cifar10", model), model=model, model_options=options)
@@ -37,7 +36,7 @@ RECIPE = Recipe(
     cells,
     notes={
         "smoke": ("Digits, one epoch and the smallest NASNet: this shows that everything works.",),
-        "short": (SHORT,),
+        "short": (SHORT_TRANSFER,),
     },
     stand_in=True,
 )

@@ -50,10 +50,14 @@ SCALES = {
     "short": Scale(epochs=60),
     "paper": Scale(epochs=PAPER_EPOCHS),
 }
+TRANSFERS = SCALES | {"short": Scale(epochs=30)}
+"""What is trained with a schedule that was learned elsewhere: at scale short, half as long as where it was learned."""
+
 SMOKE = (
     "The embedded digits and a small CNN stand in for the paper's data and networks: this shows that everything works."
 )
 SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are scaled with them."
+SHORT_TRANSFER = "60 of 200 epochs for the meta-training, 30 for what it is transferred to; milestones and the like are scaled."
 
 
 def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:

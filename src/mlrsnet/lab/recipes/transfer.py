@@ -7,15 +7,24 @@ from dataclasses import replace
 
 from mlrsnet.lab.recipes import table3
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, TRANSFERRED, ready_made, source, transfer_cells, transferred
+from mlrsnet.lab.recipes.rows import (
+    SCALES,
+    SHORT_TRANSFER,
+    SMOKE,
+    TRANSFERRED,
+    TRANSFERS,
+    ready_made,
+    source,
+    transfer_cells,
+    transferred,
+)
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
 
 
 def cells(scale: str) -> list[Cell]:
     """One meta-training on pictures, then pictures and text."""
-    chosen = SCALES[scale]
-    learned = source(chosen)
+    chosen, learned = TRANSFERS[scale], source(SCALES[scale])
     found = [learned]
     for column, task in list(PICTURES.items())[: 1 if scale == "smoke" else None]:
         found += transfer_cells(chosen.spec(task, "resnet18"), chosen, column, learned)
@@ -37,7 +46,7 @@ RECIPE = Recipe(
     notes={
         "all": ("For text the network reads loss / log(vocabulary), and gamma comes from the first perplexity.",),
         "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
-        "short": (SHORT,),
+        "short": (SHORT_TRANSFER,),
     },
     stand_in=True,
 )

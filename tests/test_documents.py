@@ -235,8 +235,12 @@ def test_what_is_said_about_algorithm_1_is_recorded():
     assert all(
         0.8 < run.last_lr / short["T_val 15"].last_lr < 1.5 for run in longer
     )  # over 30 epochs and over 60 alike
+    page = " ".join((ROOT / "docs" / "algorithm_1.md").read_text().split())
+    lines = (ROOT / "results/sensitivity_short/cifar-10/t-val-100/seed0/epochs.jsonl").read_text().splitlines()
+    slopes = [json.loads(line)["hypergradient"] for line in lines]
+    assert f"at the last update of {sum(slope > 0 for slope in slopes)} of the {len(slopes)} epochs" in page
     text = json.loads((ROOT / "results/table3_short/2-layer-lstm/mlr-snet/seed0/trace.json").read_text())
-    assert f"the LR begins at {text['lr'][0]:.0f}" in " ".join((ROOT / "docs" / "algorithm_1.md").read_text().split())
+    assert f"the LR begins at {text['lr'][0]:.0f}" in page
 
 
 def test_what_the_learned_schedule_reaches_on_resnet18_is_recorded():

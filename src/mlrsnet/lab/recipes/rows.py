@@ -57,7 +57,9 @@ SMOKE = (
     "The embedded digits and a small CNN stand in for the paper's data and networks: this shows that everything works."
 )
 SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are scaled with them."
-SHORT_TRANSFER = "60 of 200 epochs for the meta-training, 30 for what it is transferred to; milestones and the like are scaled."
+SHORT_TRANSFER = (
+    "60 of 200 epochs for the meta-training, 30 for what it is transferred to; milestones and the like are scaled."
+)
 
 
 def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:

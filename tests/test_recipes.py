@@ -108,14 +108,18 @@ def test_one_thing_at_a_time_is_changed_in_algorithm_1():
     assert base.schedule_options == {"every": 100, "name": "cifar10-resnet18"}
     changed = {
         "T_val 3": {"every": 3},
+        "T_val 15": {"every": 15},
         "T_val 300": {"every": 300},
+        "meta LR 0.0001": {"meta_lr": 0.0001},
         "meta LR 0.01": {"meta_lr": 0.01},
         "the authors' cell": {"compat": ["layout"]},
     }
     for row, options in changed.items():
         assert cells[row] == replace(base, schedule_options=base.schedule_options | options)
     assert cells["leaky"] == replace(base, task_options={"leaky": True})
-    assert cells["MultiStep"] == replace(base, schedule="multistep", schedule_options={})
+    for row in ("MultiStep", "Cosine"):
+        assert cells[row] == replace(base, schedule=row.lower(), schedule_options={})
+    assert len(cells) == len(changed) + 4  # T_val 100, leaky and two hand-designed ones beside them
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from statistics import median
 
+import paper
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,9 +14,9 @@ from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
 from mlrsnet.lab.reproduce import Job
 from mlrsnet.lab.spec import RunSpec
 
-RESULTS = Path(__file__).parents[2] / "results"
-LOOP = json.loads((RESULTS / "loop" / "h200.json").read_text())["gpu"]["cosine_s"]
-"""Seconds that ResNet-18 takes for 49,000 pictures of 32x32."""
+RESULTS = paper.RESULTS
+LOOP = json.loads((RESULTS / "loop" / "h200.json").read_text())["gpu"]
+"""Seconds that ResNet-18 takes for 49,000 pictures of 32x32, and ratios of other loops to it."""
 
 PICTURES = {  # training pictures, their size, classes
     "cifar10": (49_000, 32, 10),
@@ -29,7 +29,7 @@ PICTURES = {  # training pictures, their size, classes
     "cifar100-c": (10_000, 32, 100),
 }
 RTHO = 5.0
-"""A step of RTHO in plain ones: a second backward pass through the first, and a validation batch. An estimate."""
+"""A step of RTHO in plain ones of the same loop: a second backward pass through the first, and a validation batch. A guess."""
 
 
 @cache
@@ -43,20 +43,28 @@ def arithmetic(model: str, options: str, size: int, classes: int) -> float:
 
 @cache
 def text_epoch() -> float:
-    """Seconds that the 2-layer LSTM takes for Penn Treebank."""
-    records = (RESULTS / "table3_short" / "2-layer-lstm").glob("*/seed*/record.json")
-    return median(json.loads(path.read_text())["timing"]["seconds_per_epoch"] for path in records)
+    """Seconds that the 2-layer LSTM takes for Penn Treebank, where up to three of them shared the GPU."""
+    folders = (RESULTS / "table3_short" / "2-layer-lstm").iterdir()
+    return median(run.data["timing"]["seconds_per_epoch"] for folder in folders for run in paper.finished(folder))
+
+
+def method(spec: RunSpec) -> float:
+    """A step in plain ones: what is not one CUDA graph is taken for a plain eager loop."""
+    eager = LOOP["fastest_eager_over_cosine"]
+    if spec.schedule == "mlr-snet":
+        return float(1 + (LOOP["meta_step_over_plain_step"] - 1) / spec.schedule_options["every"])
+    return {"l4": eager, "hd": eager, "rtho": RTHO * eager}.get(spec.schedule, 1.0)
 
 
 def seconds(spec: RunSpec) -> float:
     """By arithmetic from ResNet-18's time, never less than that (small networks wait for memory); text from its own."""
-    factor = spec.epochs * (RTHO if spec.schedule == "rtho" else 1.0)
+    factor = spec.epochs * method(spec)
     if spec.task not in PICTURES:
         return factor * text_epoch() * spec.model_options["layers"] / 2
     count, size, classes = PICTURES[spec.task]
     count *= spec.task_options.get("fraction", 1.0)
     relative = arithmetic(spec.model, json.dumps(spec.model_options), size, classes)
-    return factor * LOOP * count / 49_000 * max(1.0, relative / arithmetic("resnet18", "{}", 32, 10))
+    return factor * LOOP["cosine_s"] * count / 49_000 * max(1.0, relative / arithmetic("resnet18", "{}", 32, 10))
 
 
 def state(name: str, scale: str) -> tuple[str, str]:
@@ -65,7 +73,8 @@ def state(name: str, scale: str) -> tuple[str, str]:
     cells = _cells(recipe, scale)
     runs = [(cell, seed) for cell in cells for seed in recipe.seeds]
     runs += [(one.cell, one.seed) for cell in cells for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0])]
-    missing = [cell for cell, seed in runs if not _ended(folder / cell.folder(seed))]
+    ended = {record.folder for cell, _ in runs for record in paper.finished((folder / cell.folder(0)).parent)}
+    missing = [cell for cell, seed in runs if folder / cell.folder(seed) not in ended]
     done = len(runs) - len(missing)
     told = f"[{done} of {len(runs)}](../results/{folder.name})" if done else "not run"
     return told, _time(missing)
@@ -92,11 +101,6 @@ def recipes() -> list[str]:
     for name, study in STUDIES.items():
         lines.append(f"| `{name}` | {study.title} | computed, not trained | | [all](../results/{name}) | |")
     return lines
-
-
-def _ended(folder: Path) -> bool:
-    path = folder / "record.json"
-    return path.is_file() and json.loads(path.read_text())["status"] in ("finished", "diverged")
 
 
 def _time(cells: list[Cell]) -> str:

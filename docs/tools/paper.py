@@ -4,27 +4,34 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
+from mlrsnet.lab import records
+from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes import table3 as table3_recipe
 from mlrsnet.lab.recipes.base import slug
+from mlrsnet.lab.records import Record
 
 RESULTS = Path(__file__).parents[2] / "results"
 NOT_RUN = "not run"
-THEIRS = json.loads((RESULTS / "authors" / "meta-training.json").read_text())["cifar10_resnet18"]
+OTHER_THAN_PACE = (sensitivity_recipe.CELL, sensitivity_recipe.LEAKY)
+"""Settings that do not change the meta LR or the number of updates."""
+
+AUTHORS = json.loads((RESULTS / "authors" / "meta-training.json").read_text())["cifar10_resnet18"]
+"""What the authors' program wrote about its own meta-training."""
 
 
-def finished(folder: Path) -> list[dict[str, Any]]:
-    """The records of all seeds below that came to their end, diverged ones among them."""
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("seed*/record.json"))]
-    return [record for record in records if record["status"] in ("finished", "diverged")]
+def finished(folder: Path) -> list[Record]:
+    """All seeds below that came to their end, diverged ones among them."""
+    found = [records.read(path.parent) for path in sorted(folder.glob("seed*/record.json"))]
+    return [record for record in found if record.ended]
 
 
 def result(folder: Path) -> str:
     """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets."""
-    found = [record["result"] for record in finished(folder)]
+    found = [record.result for record in finished(folder)]
     if not found:
         return NOT_RUN
     last = [one["last"] for one in found]
@@ -42,7 +49,7 @@ def table1() -> list[str]:
     ]
     for row in rows:
         told = "{:.2f} ± {:.2f}".format(*printed[row]) if row in printed else ""
-        record = f"{THEIRS['last']:.2f} ({THEIRS['best']:.2f})" if row == table1_recipe.THEIRS else ""
+        record = f"{AUTHORS['last']:.2f} ({AUTHORS['best']:.2f})" if row == table1_recipe.THEIRS else ""
         ours = [result(RESULTS / f"table1_{scale}" / "cifar-10" / slug(row)) for scale in ("paper", "short")]
         lines.append(f"| {row} | {told} | {record} | {' | '.join(ours)} |")
     return lines
@@ -50,14 +57,19 @@ def table1() -> list[str]:
 
 @dataclass(frozen=True)
 class MetaTraining:
-    """One run of Algorithm 1 as a point of the picture: how far Adam could go, where the LR ended, what came out."""
+    """One run of Algorithm 1 as a point of the picture: how far Adam could go, where the LR ended, what came out.
+
+    falls: how often a logged slope said "smaller"; one update an epoch is logged, the last.
+    """
 
     name: str
     epochs: int
     updates: int
     meta_lr: float
+    first_lr: float
     last_lr: float
     accuracy: float
+    falls: tuple[bool, ...] = ()
 
     @property
     def travel(self) -> float:
@@ -65,40 +77,65 @@ class MetaTraining:
         return self.meta_lr * self.updates
 
 
-def meta_training(record: Path) -> MetaTraining:
-    """From the record of a run."""
-    data = json.loads(record.read_text())
-    last = json.loads((record.parent / "epochs.jsonl").read_text().splitlines()[-1])
-    options, epochs = data["spec"]["schedule_options"], data["spec"]["epochs"]
-    if "official" in options.get("compat", ""):  # T_val is counted anew in every epoch
-        updates = epochs * (data["steps_per_epoch"] // options["every"])
-    else:
-        updates = math.ceil(data["total_steps"] / options["every"])
+def meta_training(record: Record) -> MetaTraining:
+    """From a run; the LR at the end is the median of the last epoch."""
+    data, options, trace = record.data, record.spec["schedule_options"], record.trace
+    late = [
+        lr
+        for step, lr in zip(trace["step"], trace["lr"], strict=True)
+        if step >= data["total_steps"] - data["steps_per_epoch"]
+    ]
     return MetaTraining(
-        data["labels"]["row"], epochs, updates, options.get("meta_lr", 1e-3), last["lr"], data["result"]["last"]
+        data["labels"]["row"],
+        record.spec["epochs"],
+        _updates(data, options),
+        options.get("meta_lr", 1e-3),
+        trace["lr"][0],
+        median(late),
+        record.result["last"],
+        tuple(line["hypergradient"] > 0 for line in record.epochs),
     )
 
 
-def meta_trainings() -> list[MetaTraining]:
-    """Every run of Algorithm 1 on CIFAR-10 with ResNet-18, of all recipes."""
-    folders = [*RESULTS.glob("sensitivity_*/cifar-10/*"), *RESULTS.glob("table1_[sp][ha]*/cifar-10/mlr-snet*")]
-    found = [path for folder in sorted(folders) for path in sorted(folder.glob("seed*/record.json"))]
-    return [meta_training(path) for path in found if "mlr-snet" in path.read_text()]
+def _updates(data: dict[str, Any], options: dict[str, Any]) -> int:
+    """How many meta-updates there were: the authors count T_val anew in every epoch, and update at its end."""
+    compat = options.get("compat", [])
+    if {"official", "epoch-period"} & set([compat] if isinstance(compat, str) else compat):
+        return int(data["spec"]["epochs"] * (data["steps_per_epoch"] // options["every"]))
+    return math.ceil(data["total_steps"] / options["every"])
+
+
+def meta_trainings(*recipes: str) -> list[MetaTraining]:
+    """The runs of Algorithm 1 on CIFAR-10 with ResNet-18 that these recipes made, such as table1_short."""
+    found = [
+        record
+        for recipe in recipes
+        for folder in sorted((RESULTS / recipe / "cifar-10").glob("*"))
+        for record in finished(folder)
+    ]
+    return [meta_training(record) for record in found if record.spec["schedule"] == "mlr-snet"]
+
+
+def authors_meta_training() -> MetaTraining:
+    """What the authors' program wrote: one update in each of 200 epochs."""
+    lrs = AUTHORS["lr_mean_per_epoch"]
+    return MetaTraining("the authors' record", 200, AUTHORS["epochs"], 1e-3, lrs[0], lrs[-1], AUTHORS["last"])
 
 
 def sensitivity() -> list[str]:
     """One thing changed at a time, 30 epochs."""
     lines = [
-        "| | meta-updates | meta LR x updates | LR at the end | test accuracy, last epoch (best) |",
-        "| --- | --- | --- | --- | --- |",
+        "| | meta-updates | meta LR x updates | LR at the end | validation (%) | test, last epoch (best) (%) |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     folder = RESULTS / "sensitivity_short" / "cifar-10"
-    runs = [
-        meta_training(path) for path in sorted(folder.glob("*/seed0/record.json")) if "mlr-snet" in path.read_text()
-    ]
-    for run in sorted(runs, key=lambda run: (run.travel, run.name)):
-        outcome = result(folder / slug(run.name))
-        lines.append(f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {outcome} |")
+    for run in sorted(meta_trainings("sensitivity_short"), key=lambda run: (run.travel, run.name)):
+        place = folder / slug(run.name)
+        (record,) = finished(place)
+        val = f"{record.result['val_metric']:.1f}"
+        lines.append(
+            f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {val} | {result(place)} |"
+        )
     return lines
 
 

@@ -106,19 +106,23 @@ def draw_algorithm_1(out: Path) -> None:
     figure, (rates, ends, outcomes) = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
     runs = RESULTS / "sensitivity_short" / "cifar-10"
     for name, colour in VARIANTS.items():
-        run, trace = paper.meta_training(runs / name / "seed0" / "record.json"), _trace(runs / name / "seed0")
+        trace = _trace(runs / name / "seed0")
+        (run,) = (paper.meta_training(record) for record in paper.finished(runs / name))
         rates.plot(trace["epoch"], trace["lr"], color=colour, linewidth=1.4, label=run.name)
         for axes, value in ((ends, run.last_lr), (outcomes, run.accuracy)):
             axes.scatter(run.travel, value, color=colour, s=55, zorder=3)
-    longer = [run for run in paper.meta_trainings() if run.epochs > 30]
-    for epochs, marker in ((60, "^"), (200, "s")):
-        found = [run for run in longer if run.epochs == epochs]
+    others = {
+        "60 epochs": (paper.meta_trainings("table1_short"), "^", 40),
+        "200 epochs": (paper.meta_trainings("table1_paper"), "s", 40),
+        "the authors' record, 200 epochs": ([paper.authors_meta_training()], "*", 90),
+    }
+    for label, (found, marker, size) in others.items():
+        look = {"facecolors": "none", "edgecolors": "#000000", "marker": marker, "s": size, "zorder": 3}
         for axes, values in ((ends, [run.last_lr for run in found]), (outcomes, [run.accuracy for run in found])):
-            look = {"facecolors": "none", "edgecolors": "#000000", "marker": marker, "s": 40, "zorder": 3}
-            axes.scatter([run.travel for run in found], values, label=f"{epochs} epochs" if found else None, **look)
-    cosine = json.loads((RESULTS / "cifar10_resnet18" / "cosine30-torch" / "record.json").read_text())["result"]["last"]
-    outcomes.axhline(cosine, color="#0072B2", linewidth=1.2)
-    outcomes.text(4, cosine + 0.5, "cosine from 0.1", color="#0072B2", ha="right", va="bottom", fontsize=8)
+            axes.scatter([run.travel for run in found], values, label=label if found else None, **look)
+    (cosine,) = paper.finished(RUNS / "cosine-0-1")
+    outcomes.axhline(cosine.result["last"], color="#0072B2", linewidth=1.2)
+    outcomes.text(4, 93, "cosine from 0.1, 30 epochs", color="#0072B2", ha="right", va="bottom", fontsize=8)
     rates.set(xlabel="epoch", title="LR that Algorithm 1 sets", yscale="log")
     figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=8)
     ends.set(xlabel="meta LR x meta-updates", title="LR at the end", xscale="log", yscale="log")

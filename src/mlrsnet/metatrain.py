@@ -131,8 +131,8 @@ class MetaTrainer:
         self.bptt = _check.whole_number("bptt", bptt)
         self.steps_per_epoch = steps_per_epoch
         if "epoch-period" in self.compat:
-            _check.whole_number("steps_per_epoch", steps_per_epoch, hint="compat's epoch-period counts T_val in epochs")
-            if self.every > (steps_per_epoch or 0):
+            hint = "compat's epoch-period counts T_val in epochs"
+            if self.every > _check.whole_number("steps_per_epoch", steps_per_epoch, hint=hint):
                 raise ValueError(
                     f"every must be at most steps_per_epoch with compat's epoch-period, got {self.every} and {steps_per_epoch}: "
                     "no step would update; pass a smaller T_val"

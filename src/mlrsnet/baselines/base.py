@@ -17,7 +17,9 @@ from mlrsnet.groups import initial_ratios, remember_initial_lrs
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value; returns the value as it is kept, or raises naming both and what is allowed."""
 Tensors = list[Tensor] | tuple[Tensor, ...]
+"""One for each parameter of a group."""
 States = Sequence[dict[str, Any]]
+"""What an optimizer remembers of each of these parameters."""
 
 
 class Baseline(Optimizer):
@@ -111,7 +113,7 @@ def with_decay(parameters: Tensors, gradients: Tensors, weight_decay: float) -> 
     return torch._foreach_add(gradients, parameters, alpha=weight_decay) if weight_decay and gradients else gradients
 
 
-def gradients(group: Mapping[str, Any]) -> tuple[list[Tensor], Tensors]:
+def with_gradients(group: Mapping[str, Any]) -> tuple[list[Tensor], Tensors]:
     """The group's parameters that have gradients, and these, with weight decay."""
     parameters = [p for p in group["params"] if p.grad is not None]
     return parameters, with_decay(parameters, [p.grad for p in parameters], group["weight_decay"])
@@ -151,7 +153,7 @@ def root_mean_square(states: States, gradients: Tensors, beta: float, eps: float
 
 
 def dot(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """The sum of the inner products, 0 for none; waits for the device."""
+    """The sum of the inner products, 0 for none; waits for the device, and holds all products at once."""
     wide = [(_wide(a), _wide(b)) for a, b in pairs]
     if not wide:
         return 0.0

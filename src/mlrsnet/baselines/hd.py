@@ -31,13 +31,13 @@ from mlrsnet.baselines.base import (
     count_step,
     dot,
     flag,
-    gradients,
     lr,
     lr_of,
     number,
     recall,
     remember,
     root_mean_square,
+    with_gradients,
 )
 
 
@@ -66,7 +66,7 @@ class HypergradientDescent(Baseline):
                 self._leave_out("a loss")
                 return loss
         reference, ratios = self._ratios()
-        found = [gradients(group) for group in self.param_groups]
+        found = [with_gradients(group) for group in self.param_groups]
         slope = -sum(
             ratio * dot(zip(grads, self._last_directions(parameters, grads), strict=True))
             for ratio, (parameters, grads) in zip(ratios, found, strict=True)

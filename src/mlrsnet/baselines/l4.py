@@ -32,9 +32,9 @@ from mlrsnet.baselines.base import (
     betas,
     count_step,
     dot,
-    gradients,
     number,
     root_mean_square,
+    with_gradients,
 )
 
 FORMS = ("momentum", "adam")
@@ -131,7 +131,7 @@ class L4(Baseline):
         if callable(loss) and not isinstance(loss, Tensor):
             with torch.enable_grad():
                 loss = loss()
-        found = [(group, *gradients(group)) for group in self.param_groups]
+        found = [(group, *with_gradients(group)) for group in self.param_groups]
         L = number("the loss", loss) + sum(
             group["weight_decay"] / 2 * dot((p, p) for p in parameters)
             for group, parameters, _ in found

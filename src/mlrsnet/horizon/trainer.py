@@ -1,6 +1,6 @@
 """`HorizonTrainer`: learn a schedule from the end of whole trainings.
 
-Algorithm 1 looks one step ahead, and one step ahead a smaller LR is nearly always better. Here the network phi that sets
+Algorithm 1 looks one step ahead, and one step ahead a smaller LR tends to be better. Here the network phi that sets
 the LRs is judged by what a complete training comes to, on held-out data, by evolution strategies. In generation s:
 
     for each task k, members i = 1..n:   f_ki = fitness at the end of a training under phi_s + sigma eps_ki

@@ -51,14 +51,14 @@ SCALES = {
     "paper": Scale(epochs=PAPER_EPOCHS),
 }
 TRANSFERS = SCALES | {"short": Scale(epochs=30)}
-"""What is trained with a schedule that was learned elsewhere: at scale short, half as long as where it was learned."""
+"""Pictures in `transfer` and `networks`: at scale short, half as long as where the schedule was learned."""
 
 SMOKE = (
     "The embedded digits and a small CNN stand in for the paper's data and networks: this shows that everything works."
 )
 SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are scaled with them."
 SHORT_TRANSFER = (
-    "60 of 200 epochs for the meta-training, 30 for what it is transferred to; milestones and the like are scaled."
+    "60 of 200 epochs for the meta-training, 30 for pictures that it is transferred to; all else is scaled with them."
 )
 
 
@@ -123,8 +123,8 @@ def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
     if schedule in pretrained.available():
         options = {"schedule": schedule}
         return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
-    how = "`mlrsnet schedules import` adds the authors' checkpoints"
-    return Cell(row, column, None, missing=f"there is no schedule named {schedule!r} here: {how}")
+    how = ": `mlrsnet schedules import` adds the authors' checkpoints" if schedule == "official" else ""
+    return Cell(row, column, None, missing=f"there is no schedule named {schedule!r} here{how}")
 
 
 def ready_made(base: RunSpec, column: str) -> list[Cell]:

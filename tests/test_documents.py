@@ -23,7 +23,7 @@ import paper  # noqa: E402  the paper's numbers beside ours
 import universal  # noqa: E402  what the documents say about the default
 
 WITHOUT_CODE = {"algorithm_1.md", "changes.md", "choosing.md", "method.md", "results.md"}
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = made.DOCUMENTS
 
 
 def blocks(path, language):

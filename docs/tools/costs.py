@@ -9,6 +9,7 @@ import paper
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from mlrsnet.lab import records
 from mlrsnet.lab.models import build_image
 from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
 from mlrsnet.lab.reproduce import Job
@@ -73,7 +74,8 @@ def state(name: str, scale: str) -> tuple[str, str]:
     cells = _cells(recipe, scale)
     runs = [(cell, seed) for cell in cells for seed in recipe.seeds]
     runs += [(one.cell, one.seed) for cell in cells for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0])]
-    ended = {record.folder for cell, _ in runs for record in paper.finished((folder / cell.folder(0)).parent)}
+    there = [records.read(path) for path in records.find(folder)] if folder.is_dir() else []
+    ended = {record.folder for record in there if record.ended}
     missing = [cell for cell, seed in runs if folder / cell.folder(seed) not in ended]
     done = len(runs) - len(missing)
     told = f"[{done} of {len(runs)}](../results/{folder.name})" if done else "not run"

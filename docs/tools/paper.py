@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 from mlrsnet.lab import records
@@ -13,6 +13,7 @@ from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes import table3 as table3_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import metric_stat, metric_text, stat
 
 RESULTS = Path(__file__).parents[2] / "results"
 NOT_RUN = "not run"
@@ -31,12 +32,11 @@ def finished(folder: Path) -> list[Record]:
 
 def result(folder: Path) -> str:
     """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets."""
-    found = [record.result for record in finished(folder)]
+    found = finished(folder)
     if not found:
         return NOT_RUN
-    last = [one["last"] for one in found]
-    spread = f" ± {stdev(last):.2f}" if len(last) > 1 else ""
-    return f"{mean(last):.2f}{spread} ({mean(one['best'] for one in found):.2f})"
+    best = mean(record.result["best"] for record in found)
+    return f"{metric_stat(stat(record.result['last'] for record in found))} ({metric_text(best)})"
 
 
 def table1() -> list[str]:
@@ -117,24 +117,24 @@ def meta_trainings(*recipes: str) -> list[MetaTraining]:
 
 
 def authors_meta_training() -> MetaTraining:
-    """What the authors' program wrote: one update in each of 200 epochs."""
-    lrs = AUTHORS["lr_mean_per_epoch"]
-    return MetaTraining("the authors' record", 200, AUTHORS["epochs"], 1e-3, lrs[0], lrs[-1], AUTHORS["last"])
+    """What the authors' program wrote: one update in each epoch."""
+    lrs, epochs = AUTHORS["lr_mean_per_epoch"], AUTHORS["epochs"]
+    return MetaTraining("the authors' record", epochs, epochs, 1e-3, lrs[0], lrs[-1], AUTHORS["last"])
 
 
 def sensitivity() -> list[str]:
-    """One thing changed at a time, 30 epochs."""
+    """One thing changed at a time, 30 epochs; the LR at the end is of the first seed."""
     lines = [
         "| | meta-updates | meta LR x updates | LR at the end | validation (%) | test, last epoch (best) (%) |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     folder = RESULTS / "sensitivity_short" / "cifar-10"
-    for run in sorted(meta_trainings("sensitivity_short"), key=lambda run: (run.travel, run.name)):
+    runs = {run.name: run for run in reversed(meta_trainings("sensitivity_short"))}
+    for run in sorted(runs.values(), key=lambda run: (run.travel, run.name)):
         place = folder / slug(run.name)
-        (record,) = finished(place)
-        val = f"{record.result['val_metric']:.1f}"
+        val = mean(record.result["val_metric"] for record in finished(place))
         lines.append(
-            f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {val} | {result(place)} |"
+            f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {val:.1f} | {result(place)} |"
         )
     return lines
 

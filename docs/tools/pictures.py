@@ -11,6 +11,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mlrsnet import pretrained
+from mlrsnet.lab import records
+from mlrsnet.lab.records import Record
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -41,11 +43,9 @@ def draw(out: Path) -> None:
     """LR and test accuracy of three schedules of ResNet-18 on CIFAR-10, seed 0."""
     figure, (rates, accuracies) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for name, (label, colour, width) in ROWS.items():
-        folder = RUNS / name / "seed0"
-        trace = _trace(folder)
-        lines = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
-        rates.plot(trace["epoch"], trace["lr"], color=colour, linewidth=width / 1.5, label=label)
-        points = [(line["epoch"], line["test_metric"]) for line in lines if line.get("test_metric") is not None]
+        run = records.read(RUNS / name / "seed0")
+        rates.plot(*_lrs(run), color=colour, linewidth=width / 1.5, label=label)
+        points = [(line["epoch"], line["test_metric"]) for line in run.epochs if line.get("test_metric") is not None]
         accuracies.plot(*zip(*points, strict=True), color=colour, linewidth=width, label=label)
     rates.set(xlabel="epoch", title="learning rate")
     accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 95))
@@ -106,11 +106,14 @@ def draw_algorithm_1(out: Path) -> None:
     figure, (rates, ends, outcomes) = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
     runs = RESULTS / "sensitivity_short" / "cifar-10"
     for name, colour in VARIANTS.items():
-        trace = _trace(runs / name / "seed0")
-        (run,) = (paper.meta_training(record) for record in paper.finished(runs / name))
-        rates.plot(trace["epoch"], trace["lr"], color=colour, linewidth=1.4, label=run.name)
-        for axes, value in ((ends, run.last_lr), (outcomes, run.accuracy)):
-            axes.scatter(run.travel, value, color=colour, s=55, zorder=3)
+        found = paper.finished(runs / name)
+        points = [paper.meta_training(run) for run in found]
+        rates.plot(*_lrs(found[0]), color=colour, linewidth=1.4, label=points[0].name)
+        for axes, values in (
+            (ends, [point.last_lr for point in points]),
+            (outcomes, [point.accuracy for point in points]),
+        ):
+            axes.scatter([point.travel for point in points], values, color=colour, s=55, zorder=3)
     others = {
         "60 epochs": (paper.meta_trainings("table1_short"), "^", 40),
         "200 epochs": (paper.meta_trainings("table1_paper"), "s", 40),
@@ -133,10 +136,9 @@ def draw_algorithm_1(out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
-def _trace(folder: Path) -> dict[str, list[float]]:
-    trace = json.loads((folder / "trace.json").read_text())
-    steps = json.loads((folder / "record.json").read_text())["steps_per_epoch"]
-    return trace | {"epoch": [step / steps for step in trace["step"]]}
+def _lrs(run: Record) -> tuple[list[float], list[float]]:
+    """Epochs and LRs."""
+    return [step / run.data["steps_per_epoch"] for step in run.trace["step"]], run.trace["lr"]
 
 
 def draw_map(out: Path) -> None:

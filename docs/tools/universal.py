@@ -7,9 +7,10 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 
 from mlrsnet.horizon.rivals import log_gaps
+from mlrsnet.lab.report.numbers import metric_stat, stat
 
 RESULTS = Path(__file__).parents[2] / "results"
 SMALL, RESNET, RESNET_RIVALS = RESULTS / "universal_short", RESULTS / "universal_paper", RESULTS / "horizon_short"
@@ -51,8 +52,7 @@ class Outcome:
         return 100 - mean(self.values) if self.higher_is_better else mean(self.values)
 
     def __str__(self) -> str:
-        spread = f" ± {stdev(self.values):.2f}" if len(self.values) > 1 else ""
-        return f"{mean(self.values):.2f}{spread}"
+        return metric_stat(stat(self.values))
 
 
 def outcome(folder: Path) -> Outcome | None:

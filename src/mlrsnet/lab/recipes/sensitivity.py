@@ -1,7 +1,7 @@
 """When Algorithm 1 works: T_val, the meta-optimizer's LR, held-out or leaky data and the cell, one at a time; CIFAR-10, ResNet-18.
 
-Not in the paper, which says of T_val only that it is 100 (its code: 300), and that the meta LR hardly matters (Fig. 5). T_val
-is not scaled with the horizon here: the question is what so many meta-updates do to a training.
+Not in the paper, which says of T_val only that it is 100 (the authors' code: 300), and that the meta LR hardly matters (Fig. 5).
+T_val is not scaled with the horizon here: the question is what so many meta-updates do to a training.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ def cells(scale: str) -> list[Cell]:
 RECIPE = Recipe(
     "sensitivity",
     "When Algorithm 1 works",
-    "T_val = 100 is enough, and the LR of the meta-optimizer hardly matters.",
+    "The paper sets T_val to 100 everywhere, and finds that the LR of the meta-optimizer hardly matters.",
     cells,
     notes={
         "all": (

@@ -1,0 +1,267 @@
+"""Schedules that runs of Algorithm 1 left, shipped with the package: `python docs/tools/ship.py` makes the files anew.
+
+Of several runs the one with the best validation result is shipped; test results are told, and choose nothing. The weights are
+the run's own, and the card says what the records hold.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import paper
+
+from mlrsnet import Card, Schedule, pretrained
+from mlrsnet.hand_designed import HAND_DESIGNED
+from mlrsnet.lab import records
+from mlrsnet.lab.optimizers import EAGER
+from mlrsnet.lab.recipes import table1 as table1_recipe
+from mlrsnet.lab.recipes.base import slug
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import metric_text
+
+BY_HAND = (*HAND_DESIGNED, "val-strategy")
+OWN, OTHERS, RIVALS = (
+    "its own meta-training",
+    "other candidates, validation",
+    "other rows of its table, test, mean of seeds",
+)
+TRANSFERRED, FAILS = "transferred to ", "where it fails"
+DIVERGED = "diverged"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The runs that a shipped schedule is chosen from: rows of one column of a recipe, seed 0."""
+
+    recipe: str
+    column: str
+    rows: tuple[str, ...]
+
+    def runs(self, results: Path) -> list[Record]:
+        """Those that were trained to the end and left a schedule."""
+        places = [results / self.recipe / slug(self.column) / slug(row) / "seed0" for row in self.rows]
+        found = [records.read(place) for place in places if (place / records.SCHEDULE).is_file()]
+        return [run for run in found if run.status == records.FINISHED and run.result.get("val_metric") is not None]
+
+
+SOURCES = {
+    "cifar10-resnet18": Source("table1_paper", "CIFAR-10", ("MLR-SNet", table1_recipe.RARER)),
+    "ptb-lstm": Source("table3_paper", "2-layer LSTM", ("MLR-SNet",)),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Test results of the last epoch: one schedule's, and those of others beside it; None where a training diverged."""
+
+    where: str
+    metric: str
+    higher_is_better: bool
+    value: float | None
+    rivals: dict[str, float | None]
+
+    def cost(self, value: float | None) -> float:
+        """What is to be small."""
+        if value is None:
+            return math.inf
+        return -value if self.higher_is_better else value
+
+    @property
+    def ranked(self) -> list[str]:
+        """The others, best first."""
+        return sorted(self.rivals, key=lambda name: (self.cost(self.rivals[name]), name))
+
+    @property
+    def better(self) -> list[str]:
+        """The others that came out better, best first."""
+        return [name for name in self.ranked if self.cost(self.rivals[name]) < self.cost(self.value)]
+
+
+def choose(candidates: Sequence[Record]) -> Record:
+    """The run whose validation result after the last epoch is best; of equal ones that with the lower validation loss."""
+
+    def rank(run: Record) -> tuple[float, float]:
+        value = run.result["val_metric"]
+        return (-value if _higher(run) else value, run.result["val_loss"])
+
+    return min(candidates, key=rank)
+
+
+def own_table(chosen: Record) -> Comparison:
+    """The run beside every other row of its column."""
+    assert chosen.folder is not None
+    own = chosen.folder.parent
+    rivals = {_row(runs[0]): _mean(runs) for folder, runs in _rows(own.parent).items() if folder != own}
+    return _comparison(chosen, "", chosen.result["last"], rivals)
+
+
+def transfers(name: str, results: Path) -> list[Comparison]:
+    """Every row that was trained with the shipped schedule, beside the hand-designed rows of its column."""
+    found = []
+    named = {path.parents[1] for path in results.glob("*/*/*/seed*/record.json") if f'"{name}"' in path.read_text()}
+    for folder in sorted(named):
+        runs = paper.finished(folder)
+        if runs and _uses(runs[0], name):
+            spec, place = runs[0].spec, folder.parent.relative_to(results).as_posix()
+            where = f"{spec['task']}, {spec['model']}, {spec['optimizer']}, {spec['epochs']} epochs ({place})"
+            rivals = {_row(some[0]): _mean(some) for some in _rows(folder.parent).values() if _by_hand(some[0])}
+            found.append(_comparison(runs[0], where, _mean(runs), rivals))
+    return found
+
+
+def where_it_fails(own: Comparison, moved: Sequence[Comparison]) -> str:
+    """In words, from numbers alone."""
+    beside = [one for one in moved if one.value is not None and one.rivals]
+    sentences = {
+        "Transferred, it diverged on {}.": [one for one in moved if one.value is None],
+        "Transferred, it is worse than every hand-designed row on {}.": [
+            one for one in beside if len(one.better) == len(one.rivals)
+        ],
+        "Transferred, it is worse than the best hand-designed row, but not than all, on {}.": [
+            one for one in beside if 0 < len(one.better) < len(one.rivals)
+        ],
+        "Transferred, no hand-designed row is better on {}.": [one for one in beside if not one.better],
+        "No hand-designed row stands beside it on {}.": [one for one in moved if not one.rivals],
+    }
+    said = [text.format("; ".join(one.where for one in found)) for text, found in sentences.items() if found]
+    return " ".join([_about_its_table(own), *(said or ["What it reaches when transferred is not recorded."])])
+
+
+def _about_its_table(own: Comparison) -> str:
+    better, others = own.better, len(own.rivals)
+    if not others:
+        return "No other row of its table has been trained."
+    if not better:
+        return f"None of the other rows of its table ({others}) is better."
+    if len(better) == others:
+        near = better[-1]
+        return f"It is the worst row of its table: {_told(own.value)}; the next is {near}, {_told(own.rivals[near])}."
+    named = ", ".join(f"{name} {_told(own.rivals[name])}" for name in better)
+    return f"Rows of its table that are better ({len(better)} of {others}): {named}."
+
+
+def card_of(
+    name: str, left: Card, chosen: Record, candidates: Sequence[Record], own: Comparison, moved: Sequence[Comparison]
+) -> Card:
+    """The card that the run left, with a name, how the run was chosen and what it reached."""
+    rows, metric = [_row(run) for run in candidates], own.metric
+    others = {_row(run): run.result["val_metric"] for run in candidates if run is not chosen}
+    chance = f"chosen by validation {metric} among {' / '.join(rows)}" if others else "no other candidate"
+    run, spec = paper.meta_training(chosen), chosen.spec
+    description = (
+        f"Algorithm 1 of the paper: T_val = {spec['schedule_options']['every']}, {run.updates} meta-updates in "
+        f"{spec['epochs']} epochs of {spec['task']} with {spec['model']}, seed {spec['seed']}; {chance}."
+    )
+    results: dict[str, Any] = {OWN: _own(chosen, run, metric), RIVALS: _plain(own.rivals), OTHERS: others}
+    for one in moved:
+        results[TRANSFERRED + one.where] = _beside(one)
+    results[FAILS] = where_it_fails(own, moved)
+    return replace(
+        left, name=name, description=description, results={key: found for key, found in results.items() if found}
+    )
+
+
+def _own(chosen: Record, run: paper.MetaTraining, metric: str) -> dict[str, Any]:
+    assert chosen.folder is not None
+    result, seeds = chosen.result, paper.finished(chosen.folder.parent)
+    return {
+        "record": "/".join(("results", *chosen.folder.parts[-4:])),
+        "metric": metric,
+        "validation, last epoch": result["val_metric"],
+        "test, last epoch": result["last"],
+        "test, best epoch": result["best"],
+        "best epoch": result["best_epoch"],
+        "LR at the beginning": run.first_lr,
+        "LR at the end": run.last_lr,
+        **_plain({f"test, last epoch, mean of {len(seeds)} seeds": _mean(seeds)} if len(seeds) > 1 else {}),
+    }
+
+
+def _beside(one: Comparison) -> dict[str, Any]:
+    """A transfer for the card: between the best and the worst hand-designed row."""
+    ends = {"best": one.ranked[0], "worst": one.ranked[-1]} if one.rivals else {}
+    told = {f"{which} hand-designed, {name}": one.rivals[name] for which, name in ends.items()}
+    return {"metric": one.metric, **_plain({"test, last epoch": one.value, **told})}
+
+
+def made(results: Path = paper.RESULTS) -> dict[str, Schedule]:
+    """Every shipped schedule whose run is there, by name."""
+    found = {}
+    for name, source in SOURCES.items():
+        if candidates := source.runs(results):
+            chosen = choose(candidates)
+            assert chosen.folder is not None
+            left = Schedule.load(chosen.folder / records.SCHEDULE)
+            card = card_of(name, left.card, chosen, candidates, own_table(chosen), transfers(name, results))
+            found[name] = Schedule(left.phases, card)
+    return found
+
+
+def table(results: Path = paper.RESULTS) -> list[str]:
+    """As Markdown: how each was made, what it reached and where it fails."""
+    lines = ["| schedule | how it was made | what it reached | where it fails |", "| --- | --- | --- | --- |"]
+    for name, schedule in made(results).items():
+        card = schedule.card
+        own = card.results[OWN]
+        reached = [f"{key} {_told(own[key])}" for key in own if key.startswith(("validation", "test"))]
+        reached.append(f"LR from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
+        cells = [f"{own['metric']}: {', '.join(reached)}"]
+        for key, found in card.results.items():
+            if key.startswith(TRANSFERRED):
+                numbers = ", ".join(f"{what} {_told(value)}" for what, value in found.items() if what != "metric")
+                cells.append(f"{key}, {found['metric']}: {numbers}")
+        how = f"{card.description} [Record](../{own['record']}/{records.RECORD})"
+        lines.append(f"| `{name}` | {how} | {'; '.join(cells)} | {card.results[FAILS]} |")
+    return lines if len(lines) > 2 else ["None of them has been made yet."]
+
+
+def _rows(column: Path) -> dict[Path, list[Record]]:
+    """Runs that came to their end, by folder of their row."""
+    found = {folder: paper.finished(folder) for folder in sorted(column.iterdir()) if folder.is_dir()}
+    return {folder: runs for folder, runs in found.items() if runs}
+
+
+def _mean(runs: Sequence[Record]) -> float | None:
+    """Of the last epochs; None where a seed diverged."""
+    if any(run.status != records.FINISHED or run.result.get("last") is None for run in runs):
+        return None
+    return mean(run.result["last"] for run in runs)
+
+
+def _comparison(run: Record, where: str, value: float | None, rivals: dict[str, float | None]) -> Comparison:
+    return Comparison(where, run.data["metric"]["name"], _higher(run), value, rivals)
+
+
+def _higher(run: Record) -> bool:
+    return bool(run.data["metric"]["better"] == "higher")
+
+
+def _row(run: Record) -> str:
+    return str(run.data["labels"]["row"])
+
+
+def _uses(run: Record, name: str) -> bool:
+    return run.spec["schedule"] == "learned" and run.spec["schedule_options"] == {"schedule": name}
+
+
+def _by_hand(run: Record) -> bool:
+    """Schedule-Free and Prodigy find LRs of their own."""
+    return run.spec["schedule"] in BY_HAND and run.spec["optimizer"] not in EAGER
+
+
+def _plain(numbers: dict[str, float | None]) -> dict[str, float | str]:
+    """For a card: six digits, as in records."""
+    return {name: DIVERGED if value is None else float(f"{value:.6g}") for name, value in numbers.items()}
+
+
+def _told(value: float | str | None) -> str:
+    return value if isinstance(value, str) else metric_text(value)
+
+
+if __name__ == "__main__":
+    for name, schedule in made().items():
+        schedule.save(pretrained.SHIPPED / f"{name}{pretrained.SUFFIX}")
+        print(f"{name}: {schedule.card.description} {schedule.card.results[FAILS]}")

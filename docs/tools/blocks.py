@@ -9,6 +9,7 @@ from pathlib import Path
 
 import costs
 import paper
+import ship
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,6 +18,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "sensitivity": paper.sensitivity,
     "text": paper.text,
     "recipes": costs.recipes,
+    "shipped": ship.table,
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 

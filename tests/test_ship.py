@@ -185,11 +185,11 @@ def test_where_it_fails_is_told(moved):
 @pytest.mark.parametrize(
     ("higher", "rivals", "told"),
     [
-        (True, {"A": 50.0, "B": 60.0}, "It is the worst row of its table: 40.00; the next is A, 50.00."),
+        (True, {"A": 50.0, "B": 60.0}, "It is behind every other row of its table: 40.00; the next is A, 50.00."),
         (True, {"A": 30.0, "B": None}, "None of the other rows of its table (2) is better."),
         (True, {"A": 40.0}, "None of the other rows of its table (1) is better."),
         (True, {"A": 50.0, "B": None}, "Rows of its table that are better (1 of 2): A 50.00."),
-        (False, {"A": 30.0, "B": 20.0}, "It is the worst row of its table: 40.00; the next is A, 30.00."),
+        (False, {"A": 30.0, "B": 20.0}, "It is behind every other row of its table: 40.00; the next is A, 30.00."),
         (False, {"A": 50.0}, "None of the other rows of its table (1) is better."),
         (True, {}, "No other row of its table has been trained."),
     ],
@@ -216,8 +216,8 @@ def test_show_and_the_documents_tell_the_card(moved, tmp_path, capsys):
     assert "{" not in shown
     (row,) = ship.table(moved)[2:]
     assert row.startswith(f"| `{NAME}` | Algorithm 1 of the paper: T_val = 100, ")
-    assert "accuracy: validation, last epoch 93.00, test, last epoch 91.00, " in row
-    assert "LR from 0.3 to 0.03; transferred to " in row
+    assert "| accuracy; validation, last epoch: 93.00; test, last epoch: 91.00; " in row
+    assert "LR: from 0.3 to 0.03<br>transferred to " in row
     assert row.count("|") == 5
 
 
@@ -231,7 +231,7 @@ def test_a_real_run_can_be_shipped(tmp_path):
     left = Schedule.load(place / "mlr-snet/seed0/schedule.safetensors")
     assert shipped.fingerprint() == left.fingerprint()
     assert shipped.card.results[ship.OWN]["test, last epoch"] == record["result"]["last"]
-    assert shipped.card.results[ship.FAILS].startswith("It is the worst row of its table")
+    assert shipped.card.results[ship.FAILS].startswith("It is behind every other row of its table")
     updates = f"{paper.meta_training(records.read(place / 'mlr-snet/seed0')).updates} meta-updates"
     assert updates in shipped.card.description
     assert updates in left.card.description  # as the run itself counted them

@@ -138,7 +138,7 @@ def _about_its_table(own: Comparison) -> str:
         return f"None of the other rows of its table ({others}) is better."
     if len(better) == others:
         near = better[-1]
-        return f"It is the worst row of its table: {_told(own.value)}; the next is {near}, {_told(own.rivals[near])}."
+        return f"It is behind every other row of its table: {_told(own.value)}; the next is {near}, {_told(own.rivals[near])}."
     named = ", ".join(f"{name} {_told(own.rivals[name])}" for name in better)
     return f"Rows of its table that are better ({len(better)} of {others}): {named}."
 
@@ -206,15 +206,15 @@ def table(results: Path = paper.RESULTS) -> list[str]:
     for name, schedule in made(results).items():
         card = schedule.card
         own = card.results[OWN]
-        reached = [f"{key} {_told(own[key])}" for key in own if key.startswith(("validation", "test"))]
-        reached.append(f"LR from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
-        cells = [f"{own['metric']}: {', '.join(reached)}"]
+        reached = [f"{key}: {_told(own[key])}" for key in own if key.startswith(("validation", "test"))]
+        reached.append(f"LR: from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
+        cells = [f"{own['metric']}; {'; '.join(reached)}"]
         for key, found in card.results.items():
             if key.startswith(TRANSFERRED):
-                numbers = ", ".join(f"{what} {_told(value)}" for what, value in found.items() if what != "metric")
-                cells.append(f"{key}, {found['metric']}: {numbers}")
+                numbers = "; ".join(f"{what}: {_told(value)}" for what, value in found.items() if what != "metric")
+                cells.append(f"{key}, {found['metric']}; {numbers}")
         how = f"{card.description} [Record](../{own['record']}/{records.RECORD})"
-        lines.append(f"| `{name}` | {how} | {'; '.join(cells)} | {card.results[FAILS]} |")
+        lines.append(f"| `{name}` | {how} | {'<br>'.join(cells)} | {card.results[FAILS]} |")
     return lines if len(lines) > 2 else ["None of them has been made yet."]
 
 

@@ -13,6 +13,7 @@ import torch
 from mlrsnet import LSTMNet, Schedule, hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1
+from mlrsnet.lab.recipes.rows import ALGORITHM_1, READY_MADE, READY_MADE_NOTE, TRANSFERRED
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
@@ -100,6 +101,24 @@ def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypat
     Schedule([LSTMNet()]).save(tmp_path / "official.safetensors")
     (theirs,) = [cell for cell in table1.cells("paper") if cell.row == "Authors' checkpoints"]
     assert theirs.spec.schedule_options == {"schedule": "official"}
+
+
+@pytest.mark.parametrize("name", ["epochs", "transfer", "networks", "imagenet"])
+def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLRSNET_HOME", str(tmp_path))
+    Schedule([LSTMNet()]).save(tmp_path / "cifar10-resnet18.safetensors")
+    recipe = RECIPES[name]
+    for scale in ("short", "paper"):
+        cells = {(cell.row, cell.column): cell for cell in recipe.cells(scale)}
+        columns = [column for row, column in cells if row == TRANSFERRED]
+        for column in columns:
+            assert {(row, column) for row in READY_MADE} <= cells.keys()
+            ready, transferred = cells[ALGORITHM_1, column].spec, cells[TRANSFERRED, column].spec
+            assert ready == replace(transferred, schedule_options={"schedule": "cifar10-resnet18"})
+        assert sum(row == ALGORITHM_1 for row, _ in cells) == len(columns) > 0
+        assert READY_MADE_NOTE in recipe.describe(scale, [0])["notes"]
+    assert not {cell.row for cell in recipe.cells("smoke")} & set(READY_MADE)
+    assert READY_MADE_NOTE not in recipe.describe("smoke", [0])["notes"]
 
 
 def test_one_thing_at_a_time_is_changed_in_algorithm_1():

@@ -5,11 +5,15 @@ A document has a pair of comments, `<!-- made: NAME -->` and `<!-- end -->`; wha
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import beside
 import costs
 import paper
 import ship
+import timing
+import transfers
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +23,15 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "text": paper.text,
     "recipes": costs.recipes,
     "shipped": ship.table,
+    "transfers": transfers.transfers,
+    "table2": partial(beside.beside, "table2", "short"),
+    "table5": partial(beside.beside, "table5", "short"),
+    "table6": partial(beside.beside, "table6", "short"),
+    "lstm-or-mlp": partial(beside.beside, "lstm-or-mlp", "short"),
+    "width": partial(beside.beside, "width", "short"),
+    "rays": beside.width,
+    "timing": timing.timing,
+    "large": timing.large,
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 

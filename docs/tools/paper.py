@@ -13,7 +13,7 @@ from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes import table3 as table3_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_stat, metric_text, stat
+from mlrsnet.lab.report.numbers import metric_stat, metric_text, number, stat
 
 RESULTS = Path(__file__).parents[2] / "results"
 NOT_RUN = "not run"
@@ -32,11 +32,17 @@ def finished(folder: Path) -> list[Record]:
 
 def result(folder: Path) -> str:
     """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets."""
-    found = finished(folder)
+    return told(finished(folder))
+
+
+def told(found: list[Record]) -> str:
+    """The same of runs; those that diverged without a number are not in the mean, and all that diverged are counted."""
     if not found:
         return NOT_RUN
-    best = mean(record.result["best"] for record in found)
-    return f"{metric_stat(stat(record.result['last'] for record in found))} ({metric_text(best)})"
+    last, best = (stat(number(record.result.get(name)) for record in found) for name in ("last", "best"))
+    astray = sum(record.status == records.DIVERGED for record in found)
+    after = f", {astray} of {len(found)} diverged" if astray else ""
+    return f"{metric_stat(last)} ({metric_text(best.mean if best else None)}){after}"
 
 
 def table1() -> list[str]:

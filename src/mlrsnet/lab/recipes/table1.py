@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.rows import (
+    ALGORITHM_1,
     HYPER_LRS,
     SCALES,
     SHORT,
@@ -61,12 +62,12 @@ def cells(scale: str) -> list[Cell]:
 
 
 def _beside(scale: Scale) -> list[Cell]:
-    """Algorithm 1 as the authors run it, and schedules that are not learned in this training."""
+    """Algorithm 1 as the authors run it, and schedules that are not learned in this training; its own is a row already."""
     column, task, model = COLUMNS[0]
     base = scale.spec(task, model)
     rarer = meta_trained(base, scale, every=3 * scale.every)
     theirs = replace(meta_trained(base, scale, every=AUTHORS_EVERY, compat="official"), task_options={"leaky": True})
-    return [Cell(RARER, column, rarer), Cell(THEIRS, column, theirs), *ready_made(base, column)]
+    return [Cell(RARER, column, rarer), Cell(THEIRS, column, theirs), *ready_made(base, column, without=ALGORITHM_1)]
 
 
 def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:

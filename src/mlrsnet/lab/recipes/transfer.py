@@ -8,6 +8,7 @@ from dataclasses import replace
 from mlrsnet.lab.recipes import table3
 from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.rows import (
+    READY_MADE_NOTE,
     SCALES,
     SHORT_TRANSFER,
     SMOKE,
@@ -46,7 +47,8 @@ RECIPE = Recipe(
     notes={
         "all": ("For text the network reads loss / log(vocabulary), and gamma comes from the first perplexity.",),
         "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
-        "short": (SHORT_TRANSFER, "Text: 20 of 150 epochs."),
+        "short": (SHORT_TRANSFER, "Text: 20 of 150 epochs.", READY_MADE_NOTE),
+        "paper": (READY_MADE_NOTE,),
     },
     stand_in=True,
 )

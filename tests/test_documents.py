@@ -13,6 +13,7 @@ import pytest
 
 from mlrsnet import cli, pretrained
 from mlrsnet.lab import deciders, recipes
+from mlrsnet.lab.recipes import table1, table3
 from mlrsnet.lab.report import read_report
 from mlrsnet.lab.report.numbers import metric_stat
 
@@ -204,22 +205,91 @@ def test_tables_made_from_records_are_as_the_records_have_them_now():
         assert made.filled(text) == text, f"{path.name} is out of date: run docs/tools/blocks.py"
 
 
-def test_what_is_said_about_table1_is_recorded():
-    runs = {
-        folder.name: paper.finished(folder) for folder in sorted((paper.RESULTS / "table1_short/cifar-10").iterdir())
-    }
+def table1_runs(scale):
+    column = paper.RESULTS / f"table1_{scale}" / "cifar-10"
+    return {folder.name: paper.runs(folder) for folder in sorted(column.iterdir())}
+
+
+def test_what_is_said_about_60_epochs_of_table1_is_recorded():
+    runs = table1_runs("short")
     lasts = {name: [run.result["last"] for run in found] for name, found in runs.items()}
     best = {name: mean(run.result["best"] for run in found) for name, found in runs.items()}
-    ours = lasts.pop("mlr-snet")
+    ours, (l4,), (hd,) = lasts.pop("mlr-snet"), lasts.pop("l4"), lasts["hd"]
     assert len(ours) == 3
-    assert max(ours) < min(
-        min(rival) for rival in lasts.values()
-    )  # its best seed is below every run of every other row
+    assert l4 < min(ours)
+    assert max(ours) < min(min(rival) for rival in lasts.values())  # below every run of every row but L4's
     assert min(mean(rival) for rival in lasts.values()) - mean(ours) > 5  # 5 points below the next
     assert f"differ by up to {max(ours) - min(ours):.1f} points" in told_about_algorithm_1()
-    assert mean(lasts["multistep"]) > mean(lasts["fixed"]) > mean(lasts["exponential"])
+    assert mean(lasts["multistep"]) > hd > mean(lasts["fixed"]) > mean(lasts["exponential"])
     assert max(best, key=best.get) == "sgdr"
     assert max(lasts, key=lambda name: mean(lasts[name])) != "sgdr"
+    (slow,) = runs["l4"]
+    assert math.ceil(max(slow.trace["lr"]) * 1e4) == 33
+    assert "its LR is never above 0.0033" in told_about_algorithm_1()
+
+
+def test_what_is_said_about_200_epochs_of_table1_is_recorded():
+    told, runs = told_about_algorithm_1(), {name: found[0] for name, found in table1_runs("paper").items()}
+    last = {name: run.result["last"] for name, run in runs.items()}
+    theirs, default = runs["mlr-snet-the-authors-program"], runs["universal"]
+    assert f"ends {last['multistep'] - last['mlr-snet']:.1f} points below MultiStep" in told
+    assert f"{last['multistep'] - last['mlr-snet-t-val-300']:.1f}. At 60 epochs" in told
+    assert f"the training {last['mlr-snet-t-val-300'] - last['mlr-snet']:.1f} points better" in told
+    assert f"{last['multistep'] - last['authors-checkpoints']:.1f} points below MultiStep" in told
+    assert (
+        f"After {theirs.result['epoch']} epochs, where the run was stopped, it is at {theirs.result['last']:.2f} %"
+        in told
+    )
+    assert f"is {paper.AUTHORS['last']:.2f} % at the end and {paper.AUTHORS['best']:.2f} % at best" in told
+    assert f"reaches {last['universal']:.2f} %" in told
+    assert f"{last['universal']:.2f} % at 200" in told
+    assert max(last, key=last.get) == "universal"
+    assert last["universal"] > max(value for value, _ in table1.PAPER["CIFAR-10"].values())
+    assert max(runs[name].result["best"] for name in ("multistep", "sgdr")) == runs["sgdr"].result["best"]
+    assert last["sgdr"] < last["multistep"]
+    high = [line["epoch"] for line in default.epochs if line["lr"] > 0.5]
+    assert f"is above 0.5 until epoch {high[-1]}." in told
+    below = [
+        line["epoch"] for line in default.epochs if is_below(line, [run for run in runs.values() if run is not default])
+    ]
+    assert set(range(9, 189)) <= set(below)  # from epoch 9 to epoch 188
+    assert 200 not in below
+
+
+def is_below(line, others):
+    """At the end of this epoch, of those that got so far."""
+    epoch, value = line["epoch"], line["test_metric"]
+    return all(value < run.epochs[epoch - 1]["test_metric"] for run in others if len(run.epochs) >= epoch)
+
+
+def test_what_is_said_about_updates_is_recorded():
+    told, runs = told_about_algorithm_1(), {run.name: run for run in paper.meta_trainings("table1_paper")}
+    often, rarely = runs["MLR-SNet"], runs["MLR-SNet, T_val 300"]
+    assert f"have {often.updates} updates. With T_val 300 they have {rarely.updates}, the LR ends higher" in told
+    assert rarely.last_lr > often.last_lr
+    shorter = [*paper.meta_trainings("table1_short"), *paper.meta_trainings("sensitivity_short")]
+    times = [often.last_lr / run.last_lr for run in shorter if run.updates == often.updates]
+    assert len(times) == 4
+    assert (round(min(times)), round(max(times))) == (8, 11)  # eight to eleven times below
+
+
+def test_what_is_said_about_penn_treebank_is_recorded():
+    told = told_about_algorithm_1()
+    column = paper.RESULTS / "table3_paper" / "2-layer-lstm"
+    runs = {folder.name: paper.finished(folder)[0] for folder in sorted(column.iterdir())}
+    last = {name: run.result["last"] for name, run in runs.items()}
+    sgd, ours = runs["sgd-val-strategy"], runs["mlr-snet"]
+    printed = {row: two[0] for row, (two, _) in table3.PAPER.items()}
+    assert abs(last["sgd-val-strategy"] - printed["SGD, val strategy"]) < 0.3
+    assert abs(last["adam-val-strategy"] - printed["Adam, val strategy"]) > 4
+    assert max(last, key=last.get) == "mlr-snet"
+    (short,) = paper.finished(paper.RESULTS / "table3_short/2-layer-lstm/mlr-snet")
+    assert f"the LR begins at {short.trace['lr'][0]:.0f}" in told
+    assert all(line["lr"] < 2 for line in short.epochs[4:])  # below 2 from the end of the fifth epoch on
+    assert short.epochs[3]["lr"] >= 2
+    assert ours.epochs[8]["lr"] >= 2 > ours.epochs[9]["lr"]  # below 2 after the tenth
+    assert all(line["lr"] < 4 for line in ours.epochs[9:])
+    assert [line["epoch"] for line in sgd.epochs if line["lr"] == 20][-1] == 26
 
 
 def told_about_algorithm_1():
@@ -259,13 +329,6 @@ def test_what_is_said_about_the_outcomes_of_algorithm_1_is_recorded():
     theirs, own = runs["the authors' cell"], runs["T_val 100"]
     assert f"begins at {theirs.first_lr:.2f} instead of {own.first_lr:.2f} and ends ten times above" in told
     assert 9.5 < theirs.last_lr / own.last_lr < 10.5
-    record = paper.authors_meta_training()
-    assert f"fell by a factor of {record.first_lr / record.last_lr:.0f}" in told
-    assert f"its best epoch is {paper.AUTHORS['best']:.2f} %" in told
-    (text,) = paper.finished(paper.RESULTS / "table3_short/2-layer-lstm/mlr-snet")
-    assert f"the LR begins at {text.trace['lr'][0]:.0f}" in told
-    assert all(line["lr"] < 2 for line in text.epochs[4:])  # below 2 from the end of the fifth epoch on
-    assert text.epochs[3]["lr"] >= 2
 
 
 def test_what_the_learned_schedule_reaches_on_resnet18_is_recorded():

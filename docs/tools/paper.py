@@ -24,15 +24,24 @@ AUTHORS = json.loads((RESULTS / "authors" / "meta-training.json").read_text())["
 """What the authors' program wrote about its own meta-training."""
 
 
+def runs(folder: Path) -> list[Record]:
+    """All seeds below."""
+    return [records.read(path.parent) for path in sorted(folder.glob("seed*/record.json"))]
+
+
 def finished(folder: Path) -> list[Record]:
     """All seeds below that came to their end, diverged ones among them."""
-    found = [records.read(path.parent) for path in sorted(folder.glob("seed*/record.json"))]
-    return [record for record in found if record.ended]
+    return [record for record in runs(folder) if record.ended]
 
 
 def result(folder: Path) -> str:
-    """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets."""
-    return told(finished(folder))
+    """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets; else how far a run has come."""
+    if found := finished(folder):
+        return told(found)
+    begun = [
+        f"{metric_text(run.result['last'])} after {run.result['epoch']} epochs" for run in runs(folder) if run.result
+    ]
+    return ", ".join(begun) or NOT_RUN
 
 
 def told(found: list[Record]) -> str:

@@ -125,13 +125,43 @@ def draw_algorithm_1(out: Path) -> None:
             axes.scatter([run.travel for run in found], values, label=label if found else None, **look)
     (cosine,) = paper.finished(RUNS / "cosine-0-1")
     outcomes.axhline(cosine.result["last"], color="#0072B2", linewidth=1.2)
-    outcomes.text(4, 93, "cosine from 0.1, 30 epochs", color="#0072B2", ha="right", va="bottom", fontsize=8)
+    outcomes.text(0.01, 92.5, "cosine from 0.1, 30 epochs", color="#0072B2", ha="left", va="bottom", fontsize=8)
     rates.set(xlabel="epoch", title="LR that Algorithm 1 sets", yscale="log")
     figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=8)
     ends.set(xlabel="meta LR x meta-updates", title="LR at the end", xscale="log", yscale="log")
     outcomes.set(xlabel="meta LR x meta-updates", title="test accuracy (%), last epoch", xscale="log")
     ends.legend(frameon=False, fontsize=8, loc="lower left", title="dots: 30 epochs", title_fontsize=8)
     for axes in (rates, ends, outcomes):
+        _plain(axes)
+    figure.savefig(out, dpi=150)
+
+
+TABLE1 = {
+    "universal": ("#000000", 2.0),
+    "mlr-snet-the-authors-program": ("#009E73", 1.4),
+    "multistep": ("#0072B2", 1.2),
+    "authors-checkpoints": ("#56B4E9", 1.2),
+    "mlr-snet-t-val-300": ("#CC79A7", 1.4),
+    "mlr-snet": ("#D55E00", 1.4),
+    "sgdr": ("#BBBBBB", 1.0),
+}
+
+
+def draw_table1(out: Path) -> None:
+    """LR and test accuracy of 200 epochs of ResNet-18 on CIFAR-10."""
+    figure, (rates, accuracies) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for row, (colour, width) in TABLE1.items():
+        (run,) = paper.runs(RESULTS / "table1_paper" / "cifar-10" / row)
+        label = f"{run.data['labels']['row']}: {run.result['last']:.2f}" + (
+            "" if run.ended else f" after {run.result['epoch']} epochs"
+        )
+        rates.plot(*_lrs(run), color=colour, linewidth=width, label=label)
+        points = [(line["epoch"], line["test_metric"]) for line in run.epochs]
+        accuracies.plot(*zip(*points, strict=True), color=colour, linewidth=width)
+    rates.set(xlabel="epoch", title="learning rate", yscale="log", ylim=(1e-4, 10))
+    accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 96))
+    figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=4)
+    for axes in (rates, accuracies):
         _plain(axes)
     figure.savefig(out, dpi=150)
 
@@ -156,3 +186,4 @@ if __name__ == "__main__":
     draw_universal(PICTURES / "universal.png")
     draw_map(PICTURES / "universal_map.png")
     draw_algorithm_1(PICTURES / "algorithm_1.png")
+    draw_table1(PICTURES / "table1.png")

@@ -174,8 +174,7 @@ def _own(chosen: Record, run: paper.MetaTraining, metric: str) -> dict[str, Any]
         "test, last epoch": result["last"],
         "test, best epoch": result["best"],
         "best epoch": result["best_epoch"],
-        "LR at the beginning": run.first_lr,
-        "LR at the end": run.last_lr,
+        **_plain({"LR at the beginning": run.first_lr, "LR at the end": run.last_lr}),
         **_plain({f"test, last epoch, mean of {len(seeds)} seeds": _mean(seeds)} if len(seeds) > 1 else {}),
     }
 

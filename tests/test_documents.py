@@ -13,7 +13,7 @@ import pytest
 
 from mlrsnet import cli, pretrained
 from mlrsnet.lab import deciders, recipes
-from mlrsnet.lab.recipes import table1, table3
+from mlrsnet.lab.recipes import table1, table2, table3
 from mlrsnet.lab.report import read_report
 from mlrsnet.lab.report.numbers import metric_stat
 
@@ -244,7 +244,8 @@ def test_what_is_said_about_200_epochs_of_table1_is_recorded():
     assert f"reaches {last['universal']:.2f} %" in told
     assert f"{last['universal']:.2f} % at 200" in told
     assert max(last, key=last.get) == "universal"
-    assert last["universal"] > max(value for value, _ in table1.PAPER["CIFAR-10"].values())
+    printed = [*table1.PAPER["CIFAR-10"].values(), *table2.PAPER["CIFAR-10"].values()]
+    assert last["universal"] > max(value for value, _ in printed)  # above what the paper reports for any method
     assert max(runs[name].result["best"] for name in ("multistep", "sgdr")) == runs["sgdr"].result["best"]
     assert last["sgdr"] < last["multistep"]
     high = [line["epoch"] for line in default.epochs if line["lr"] > 0.5]

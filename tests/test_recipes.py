@@ -12,7 +12,7 @@ import torch
 
 from mlrsnet import LSTMNet, Schedule, hand_designed
 from mlrsnet.lab import optimizers, records
-from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1
+from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1, transfer
 from mlrsnet.lab.recipes.rows import ALGORITHM_1, READY_MADE, READY_MADE_NOTE, TRANSFERRED
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.markdown import escape
@@ -106,7 +106,6 @@ def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypat
 @pytest.mark.parametrize("name", ["epochs", "transfer", "networks", "imagenet"])
 def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_path, monkeypatch):
     monkeypatch.setenv("MLRSNET_HOME", str(tmp_path))
-    Schedule([LSTMNet()]).save(tmp_path / "cifar10-resnet18.safetensors")
     recipe = RECIPES[name]
     for scale in ("short", "paper"):
         cells = {(cell.row, cell.column): cell for cell in recipe.cells(scale)}
@@ -119,6 +118,15 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
         assert READY_MADE_NOTE in recipe.describe(scale, [0])["notes"]
     assert not {cell.row for cell in recipe.cells("smoke")} & set(READY_MADE)
     assert READY_MADE_NOTE not in recipe.describe("smoke", [0])["notes"]
+
+
+@pytest.mark.parametrize("scale", ["short", "paper"])
+def test_text_also_has_what_was_learned_from_text_and_the_default_over_adam(scale):
+    cells = {cell.row: cell.spec for cell in RECIPES["transfer"].cells(scale) if "Treebank" in cell.column}
+    text, over_adam = cells["SGD, val strategy"], cells["Adam, val strategy"]
+    assert cells[transfer.FROM_TEXT] == replace(text, schedule="learned", schedule_options={"schedule": "ptb-lstm"})
+    learned = {"schedule": "learned", "schedule_options": {"schedule": "universal"}}
+    assert cells[transfer.OVER_ADAM] == replace(over_adam, **learned)
 
 
 def test_one_thing_at_a_time_is_changed_in_algorithm_1():

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 LOWEST_TORCH := 2.6.0
 
-.PHONY: demo test docs test-lowest setup lint format bench build clean
+.PHONY: demo test docs tables test-lowest setup lint format bench build clean
 
 demo: setup  ## learn schedules on digits, transfer them, compare; tables and picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
@@ -17,6 +17,11 @@ test: setup lint  ## linter, types, import rules, then the tests
 docs: setup  ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'open site/index.html'
+
+tables: setup  ## shipped schedules of Algorithm 1, and the documents' tables and pictures, anew from results/
+	$(BIN)/python docs/tools/ship.py
+	$(BIN)/python docs/tools/blocks.py
+	$(BIN)/python docs/tools/pictures.py
 
 test-lowest:  ## the tests on the lowest torch the metadata allows, in an environment of their own; leaves a record
 	$(PYTHON) -m venv .venv-lowest

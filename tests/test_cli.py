@@ -146,7 +146,7 @@ def test_simulate_reads_files_and_standard_input(capsys, tmp_path, monkeypatch):
         (
             ["schedules", "show", "nope"],
             2,
-            "there is no schedule named 'nope'; known: cifar10-patches, ",
+            "there is no schedule named 'nope'; known: cifar10-patches, cifar10-resnet18, mine, ptb-lstm, universal",
         ),
         (["simulate", "mine", "1.0,x"], 2, "losses must be numbers"),
         (["simulate", "mine", "nan"], 2, "losses must be a non-empty list of finite numbers"),

@@ -13,7 +13,7 @@ import torch
 from mlrsnet import LSTMNet, Schedule, hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1, transfer
-from mlrsnet.lab.recipes.rows import ALGORITHM_1, READY_MADE, READY_MADE_NOTE, TRANSFERRED
+from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
@@ -111,13 +111,13 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
         cells = {(cell.row, cell.column): cell for cell in recipe.cells(scale)}
         columns = [column for row, column in cells if row == TRANSFERRED]
         for column in columns:
-            assert {(row, column) for row in READY_MADE} <= cells.keys()
-            ready, transferred = cells[ALGORITHM_1, column].spec, cells[TRANSFERRED, column].spec
+            assert {(row, column) for row in (SHIPPED, *READY_MADE)} <= cells.keys()
+            ready, transferred = cells[SHIPPED, column].spec, cells[TRANSFERRED, column].spec
             assert ready == replace(transferred, schedule_options={"schedule": "cifar10-resnet18"})
-        assert sum(row == ALGORITHM_1 for row, _ in cells) == len(columns) > 0
-        assert READY_MADE_NOTE in recipe.describe(scale, [0])["notes"]
-    assert not {cell.row for cell in recipe.cells("smoke")} & set(READY_MADE)
-    assert READY_MADE_NOTE not in recipe.describe("smoke", [0])["notes"]
+        assert sum(row == SHIPPED for row, _ in cells) == len(columns) > 0
+        assert SHIPPED_NOTE in recipe.describe(scale, [0])["notes"]
+    assert not {cell.row for cell in recipe.cells("smoke")} & {SHIPPED, *READY_MADE}
+    assert SHIPPED_NOTE not in recipe.describe("smoke", [0])["notes"]
 
 
 @pytest.mark.parametrize("scale", ["short", "paper"])

@@ -72,9 +72,9 @@ class Column:
 
     def shortfall(self, row: str, rivals: Sequence[str]) -> float | None:
         """By how much a row is worse than the best of others, in units of the metric; None where one of them is missing."""
-        best = self.best(rivals)
-        ours, theirs = self.mean(row), best and self.mean(best)
-        if ours is None or theirs is None:
+        best, ours = self.best(rivals), self.mean(row)
+        theirs = None if best is None else self.mean(best)
+        if best is None or ours is None or theirs is None:
             return None
         return abs(ours - theirs) if self.best([row, best]) == best else -abs(ours - theirs)
 
@@ -107,7 +107,7 @@ class Column:
 
 def find(recipe: str, scale: str) -> list[Column]:
     """Those of which something was run."""
-    folder, cells = paper.RESULTS / f"{recipe.replace('-', '_')}_{scale}", RECIPES[recipe].cells(scale)
+    folder, cells = paper.place(recipe, scale), RECIPES[recipe].cells(scale)
     setting, found = RECIPES[recipe].paper_setting.get(scale, ""), []
     for name in dict.fromkeys(cell.column for cell in cells):
         rows = {cell.row: cell for cell in cells if cell.column == name}
@@ -119,7 +119,8 @@ def find(recipe: str, scale: str) -> list[Column]:
 def beside(recipe: str, scale: str, column: str = "") -> list[str]:
     """The rows of a recipe that were run, in one column or in all, and the recipe's notes on the scale."""
     found = [one for one in find(recipe, scale) if column in ("", one.name)]
-    return [*tables(found), *(RECIPES[recipe].notes.get(scale, ()) if found else ())]
+    notes = RECIPES[recipe].notes
+    return [*tables(found), *((*notes.get("all", ()), *notes.get(scale, ())) if found else ())]
 
 
 def tables(columns: Sequence[Column], *, every_row: bool = False) -> list[str]:
@@ -152,8 +153,8 @@ def _about(columns: Sequence[Column], every_row: bool) -> list[str]:
     lines = [
         f"Seeds: {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))}. {', '.join(devices)}. Records: {links}."
     ]
-    left_out = dict.fromkeys(row for column in columns for row in column.cells)
-    left_out = [row for row in left_out if not any(row in column.runs for column in columns)]
+    rows = dict.fromkeys(row for column in columns for row in column.cells)
+    left_out = [row for row in rows if not any(row in column.runs for column in columns)]
     if left_out and not every_row:
         lines.append(f"Not run: {'; '.join(left_out)}.")
     return lines + [f"{column.name}: {column.note}." for column in columns if column.note]

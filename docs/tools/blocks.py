@@ -1,6 +1,7 @@
 """Tables in documents that are made from records: `python docs/tools/blocks.py` writes them anew, and a test holds them.
 
-A document has a pair of comments, `<!-- made: NAME -->` and `<!-- end -->`; what stands between them is `MAKERS[NAME]()`.
+A document has a pair of comments, `<!-- made: NAME -->` and `<!-- end -->`; what stands between them is `MAKERS[NAME]()`. The
+tables of every run in results/ are a document of their own, `results/report.md`.
 """
 
 import re
@@ -15,7 +16,10 @@ import ship
 import timing
 import transfers
 
+from mlrsnet.lab import report
+
 ROOT = Path(__file__).parents[2]
+REPORT = paper.RESULTS / report.MARKDOWN
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MAKERS: dict[str, Callable[[], list[str]]] = {
     "table1": paper.table1,
@@ -41,9 +45,14 @@ def filled(text: str) -> str:
     return BLOCK.sub(lambda found: "\n".join([f"<!-- made: {found[1]} -->", *MAKERS[found[1]](), "<!-- end -->"]), text)
 
 
+def everything() -> str:
+    """The report on all records."""
+    return report.markdown(report.read_report(paper.RESULTS))
+
+
 if __name__ == "__main__":
-    for document in DOCUMENTS:
-        before = document.read_text()
-        if (after := filled(before)) != before:
-            document.write_text(after)
+    texts = {document: filled(document.read_text()) for document in DOCUMENTS} | {REPORT: everything()}
+    for document, text in texts.items():
+        if not document.is_file() or document.read_text() != text:
+            document.write_text(text)
             print(f"{document.relative_to(ROOT)} is new")

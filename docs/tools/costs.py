@@ -26,8 +26,8 @@ PICTURES = {  # training pictures, their size, classes
     "mnist": (59_000, 28, 10),
     "tinyimagenet": (99_000, 64, 200),
     "imagenet": (1_281_167, 224, 1000),
-    "cifar10-c": (10_000, 32, 10),
-    "cifar100-c": (10_000, 32, 100),
+    "cifar10-c": (50_000, 32, 10),  # five severities
+    "cifar100-c": (50_000, 32, 100),
 }
 RTHO = 5.0
 """A step of RTHO in plain ones of the same loop: a second backward pass through the first, and a validation batch. A guess."""
@@ -36,9 +36,8 @@ RTHO = 5.0
 @cache
 def arithmetic(model: str, options: str, size: int, classes: int) -> float:
     """Operations of a forward pass."""
-    network = build_image(model, (3, size, size), classes, **json.loads(options)).eval()
-    with FlopCounterMode(display=False) as count, torch.no_grad():
-        network(torch.zeros(1, 3, size, size))
+    with torch.device("meta"), FlopCounterMode(display=False) as count, torch.no_grad():
+        build_image(model, (3, size, size), classes, **json.loads(options)).eval()(torch.zeros(1, 3, size, size))
     return float(count.get_total_flops())
 
 
@@ -70,7 +69,7 @@ def seconds(spec: RunSpec) -> float:
 
 def state(name: str, scale: str) -> tuple[str, str]:
     """How many of the trainings there are, and how long the others would take."""
-    recipe, folder = RECIPES[name], RESULTS / f"{name.replace('-', '_')}_{scale}"
+    recipe, folder = RECIPES[name], paper.place(name, scale)
     cells = _cells(recipe, scale)
     runs = [(cell, seed) for cell in cells for seed in recipe.seeds]
     runs += [(one.cell, one.seed) for cell in cells for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0])]

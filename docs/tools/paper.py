@@ -24,6 +24,11 @@ AUTHORS = json.loads((RESULTS / "authors" / "meta-training.json").read_text())["
 """What the authors' program wrote about its own meta-training."""
 
 
+def place(recipe: str, scale: str) -> Path:
+    """Where a recipe's runs are kept."""
+    return RESULTS / f"{recipe.replace('-', '_')}_{scale}"
+
+
 def runs(folder: Path) -> list[Record]:
     """All seeds below."""
     return [records.read(path.parent) for path in sorted(folder.glob("seed*/record.json"))]
@@ -38,10 +43,8 @@ def result(folder: Path) -> str:
     """Last epoch, mean ± deviation over seeds, and the mean of the best epochs in brackets; else how far a run has come."""
     if found := finished(folder):
         return told(found)
-    begun = [
-        f"{metric_text(run.result['last'])} after {run.result['epoch']} epochs" for run in runs(folder) if run.result
-    ]
-    return ", ".join(begun) or NOT_RUN
+    begun = [run for run in runs(folder) if run.result]
+    return ", ".join(f"{told([run])} after {run.result['epoch']} epochs" for run in begun) or NOT_RUN
 
 
 def told(found: list[Record]) -> str:

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 
 from mlrsnet import pretrained
 from mlrsnet.lab import records
+from mlrsnet.lab.recipes import table1
 from mlrsnet.lab.records import Record
 
 ROOT = Path(__file__).parents[2]
@@ -62,9 +63,9 @@ def draw_universal(out: Path) -> None:
     places = range(len(found), 0, -1)
     for name, (colour, marker, size) in DOTS.items():
         points = [
-            (row[name].error / row["best decay of ten"].error, place)
+            (one.error / best.error, place)
             for row, place in zip(found.values(), places, strict=True)
-            if row.get(name)
+            if (one := row.get(name)) and (best := row["best decay of ten"])
         ]
         dots.scatter(*zip(*points, strict=True), s=size, color=colour, marker=marker, label=name, zorder=3)
     dots.axvline(1.0, color="#0072B2", linewidth=1.4)
@@ -106,17 +107,19 @@ def draw_algorithm_1(out: Path) -> None:
     figure, (rates, ends, outcomes) = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
     runs = RESULTS / "sensitivity_short" / "cifar-10"
     for name, colour in VARIANTS.items():
-        found = paper.finished(runs / name)
-        points = [paper.meta_training(run) for run in found]
-        rates.plot(*_lrs(found[0]), color=colour, linewidth=1.4, label=points[0].name)
+        trained = paper.finished(runs / name)
+        points = [paper.meta_training(run) for run in trained]
+        rates.plot(*_lrs(trained[0]), color=colour, linewidth=1.4, label=points[0].name)
         for axes, values in (
             (ends, [point.last_lr for point in points]),
             (outcomes, [point.accuracy for point in points]),
         ):
             axes.scatter([point.travel for point in points], values, color=colour, s=55, zorder=3)
+    longer = paper.meta_trainings("table1_paper")
     others = {
         "60 epochs": (paper.meta_trainings("table1_short"), "^", 40),
-        "200 epochs": (paper.meta_trainings("table1_paper"), "s", 40),
+        "200 epochs": ([run for run in longer if run.name != table1.THEIRS], "s", 40),
+        "the authors' program, 200 epochs": ([run for run in longer if run.name == table1.THEIRS], "P", 55),
         "the authors' record, 200 epochs": ([paper.authors_meta_training()], "*", 90),
     }
     for label, (found, marker, size) in others.items():
@@ -148,13 +151,11 @@ TABLE1 = {
 
 
 def draw_table1(out: Path) -> None:
-    """LR and test accuracy of 200 epochs of ResNet-18 on CIFAR-10."""
+    """LR and test accuracy of 200 epochs of ResNet-18 on CIFAR-10, seed 0."""
     figure, (rates, accuracies) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for row, (colour, width) in TABLE1.items():
-        (run,) = paper.runs(RESULTS / "table1_paper" / "cifar-10" / row)
-        label = f"{run.data['labels']['row']}: {run.result['last']:.2f}" + (
-            "" if run.ended else f" after {run.result['epoch']} epochs"
-        )
+        run = records.read(RESULTS / "table1_paper" / "cifar-10" / row / "seed0")
+        label = run.data["labels"]["row"] + ("" if run.ended else ", stopped")
         rates.plot(*_lrs(run), color=colour, linewidth=width, label=label)
         points = [(line["epoch"], line["test_metric"]) for line in run.epochs]
         accuracies.plot(*zip(*points, strict=True), color=colour, linewidth=width)

@@ -34,7 +34,10 @@ DIVERGED = "diverged"
 
 @dataclass(frozen=True)
 class Source:
-    """The runs that a shipped schedule is chosen from: rows of one column of a recipe, seed 0."""
+    """The runs that a shipped schedule is chosen from: rows of one column of a recipe, seed 0.
+
+    The authors' program is not among them: it trains on the pictures that it validates on.
+    """
 
     recipe: str
     column: str
@@ -140,7 +143,7 @@ def _about_its_table(own: Comparison) -> str:
         near = better[-1]
         return f"It is behind every other row of its table: {_told(own.value)}; the next is {near}, {_told(own.rivals[near])}."
     named = ", ".join(f"{name} {_told(own.rivals[name])}" for name in better)
-    return f"Rows of its table that are better ({len(better)} of {others}): {named}."
+    return f"Rows of its table that are better ({len(better)} of {others} trained to the end): {named}."
 
 
 def card_of(

@@ -1,14 +1,16 @@
 """Seconds an epoch: every method in the lab's loop, the same training in a plain one, and a large network."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import paper
 from beside import NOTHING
 
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES
+from mlrsnet.lab.recipes import table1 as table1_recipe
+from mlrsnet.lab.recipes import time as time_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.report.numbers import number, short_text
 
@@ -30,23 +32,22 @@ class Time:
     device: str
 
 
-def times(recipe: str, scale: str, column: str) -> dict[str, Time]:
+def times(column: Path, rows: Sequence[str]) -> dict[str, Time]:
     """By row; a run that was stopped has seconds too."""
     found = {}
-    for cell in RECIPES[recipe].cells(scale):
-        folder = paper.RESULTS / f"{recipe.replace('-', '_')}_{scale}" / slug(column) / slug(cell.row)
-        runs = [records.read(path.parent) for path in sorted(folder.glob("seed*/record.json"))]
+    for row in rows:
+        runs = paper.runs(column / slug(row))
         timed = [(run, one) for run in runs if (one := number(run.data["timing"].get("seconds_per_epoch"))) is not None]
-        if cell.column == column and timed:
+        if timed:
             devices = dict.fromkeys(run.data["device"] for run, _ in timed)
             epochs = sum(len(run.epochs) for run, _ in timed)
-            found[cell.row] = Time(median(one for _, one in timed), epochs, len(timed), ", ".join(devices))
+            found[row] = Time(median(one for _, one in timed), epochs, len(timed), ", ".join(devices))
     return found
 
 
-def seconds(recipe: str, scale: str, column: str, beside: str = "Fixed") -> list[str]:
+def seconds(column: Path, rows: Sequence[str], beside: str = "Fixed") -> list[str]:
     """A row a method, and how it compares with one of them where that was run."""
-    found = times(recipe, scale, column)
+    found = times(column, rows)
     if not found:
         return NOTHING
     devices = ", ".join(dict.fromkeys(time.device for time in found.values()))
@@ -65,9 +66,10 @@ def timing() -> list[str]:
     lines = [f"| {device}, measured in turns | seconds an epoch | against the lab's |", "| --- | --- | --- |"]
     for name, words in PLAIN.items():
         lines.append(f"| {words} | {found[f'{name}_s']:.2f} | {found[f'{name}_s'] / found['cosine_s']:.2f} |")
-    return [*seconds("time", "short", "CIFAR-10"), "", *lines]
+    rows = [cell.row for cell in time_recipe.cells("short")]
+    return [*seconds(paper.place("time", "short") / slug(time_recipe.COLUMN), rows), "", *lines]
 
 
 def large() -> list[str]:
-    """WideResNet-28-10 on CIFAR-100, a few epochs of Table 1 at its own scale."""
-    return seconds("table1", "paper", "CIFAR-100")
+    """WideResNet-28-10 on CIFAR-100, a few epochs of Table 1 at its own scale, alone on the GPU."""
+    return seconds(paper.RESULTS / "large" / "cifar-100", list(table1_recipe.PAPER["CIFAR-100"]))

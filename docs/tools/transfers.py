@@ -5,10 +5,10 @@ from dataclasses import replace
 import beside
 
 from mlrsnet.lab.recipes import epochs, networks, transfer
-from mlrsnet.lab.recipes.rows import READY_MADE, TRANSFERRED
+from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, TRANSFERRED
 
 RECIPES = ("epochs", "networks", "transfer", "imagenet")
-LEARNED = (TRANSFERRED, *READY_MADE, transfer.FROM_TEXT, transfer.OVER_ADAM)
+LEARNED = (TRANSFERRED, SHIPPED, *READY_MADE, transfer.FROM_TEXT, transfer.OVER_ADAM)
 NAMES = {
     **{f"{horizon} epochs": "CIFAR-100, ResNet-18" for horizon in epochs.HORIZONS},
     **{network: f"CIFAR-10, {network}" for network in networks.NETWORKS},

@@ -4,7 +4,7 @@ The paper shows curves, no numbers: the schedule that was meta-trained for 200 e
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import READY_MADE_NOTE, SCALES, SHORT, SMOKE, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT, SMOKE, source, transfer_cells
 
 HORIZONS = (100, 400, 1200)
 
@@ -31,8 +31,8 @@ RECIPE = Recipe(
             "Exponential multiplies by the same factor an epoch at every horizon, as in the paper.",
         ),
         "smoke": (SMOKE,),
-        "short": (SHORT, READY_MADE_NOTE),
-        "paper": (READY_MADE_NOTE,),
+        "short": (SHORT, SHIPPED_NOTE),
+        "paper": (SHIPPED_NOTE,),
     },
     stand_in=True,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import READY_MADE_NOTE, SCALES, SMOKE, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SMOKE, source, transfer_cells
 
 EPOCHS, STEPS = 90, (1 / 3, 2 / 3)
 COLUMN = "ImageNet, ResNet-50"
@@ -40,6 +40,6 @@ RECIPE = Recipe(
     "Transfer to ImageNet",
     "A schedule learned on CIFAR-10 is competitive with the hand-designed ones on ImageNet, at no extra cost.",
     cells,
-    notes={"smoke": (SMOKE,), "short": ("27 of 90 epochs.", READY_MADE_NOTE), "paper": (READY_MADE_NOTE,)},
+    notes={"smoke": (SMOKE,), "short": ("27 of 90 epochs.", SHIPPED_NOTE), "paper": (SHIPPED_NOTE,)},
     stand_in=True,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import READY_MADE_NOTE, SCALES, SHORT_TRANSFER, TRANSFERS, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT_TRANSFER, TRANSFERS, source, transfer_cells
 
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleNetV2": ("shufflenetv2", {}),
@@ -36,8 +36,8 @@ RECIPE = Recipe(
     cells,
     notes={
         "smoke": ("Digits, one epoch and the smallest NASNet: this shows that everything works.",),
-        "short": (SHORT_TRANSFER, READY_MADE_NOTE),
-        "paper": (READY_MADE_NOTE,),
+        "short": (SHORT_TRANSFER, SHIPPED_NOTE),
+        "paper": (SHIPPED_NOTE,),
     },
     stand_in=True,
 )

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.rows import (
-    ALGORITHM_1,
     HYPER_LRS,
     SCALES,
     SHORT,
@@ -62,12 +61,12 @@ def cells(scale: str) -> list[Cell]:
 
 
 def _beside(scale: Scale) -> list[Cell]:
-    """Algorithm 1 as the authors run it, and schedules that are not learned in this training; its own is a row already."""
+    """Algorithm 1 as the authors run it, and schedules that are not learned in this training."""
     column, task, model = COLUMNS[0]
     base = scale.spec(task, model)
     rarer = meta_trained(base, scale, every=3 * scale.every)
     theirs = replace(meta_trained(base, scale, every=AUTHORS_EVERY, compat="official"), task_options={"leaky": True})
-    return [Cell(RARER, column, rarer), Cell(THEIRS, column, theirs), *ready_made(base, column, without=ALGORITHM_1)]
+    return [Cell(RARER, column, rarer), Cell(THEIRS, column, theirs), *ready_made(base, column)]
 
 
 def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:
@@ -96,7 +95,7 @@ RECIPE = Recipe(
     paper_setting={"smoke": "CIFAR-10, 200 epochs", "short": "200 epochs, its own networks"},
     notes={
         "all": (
-            "Every row trains on the same pictures; 1,000 of the training set (297 of digits) are held out and never "
+            "All rows of the paper train on the same pictures; 1,000 of the training set (297 of digits) are held out and never "
             "trained on, as the paper does for MLR-SNet and RTHO.",
             "The paper does not say whether its numbers are of the last epoch or of the best one; SGDR's can only be of the best.",
             f"HD and RTHO have the hyper-LR of the paper's grid ({', '.join(f'{lr:g}' for lr in HYPER_LRS)}) that is best on "

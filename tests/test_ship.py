@@ -175,7 +175,7 @@ def test_more_seeds_of_the_shipped_setting_are_told(results):
 def test_where_it_fails_is_told(moved):
     told = ship.made(moved)[NAME].card.results[ship.FAILS]
     place = "cifar10, resnet18, sgd, 2 epochs (transfer_paper/{})".format
-    assert f"Rows of its table that are better (2 of 3): MultiStep 94.50, {RARE} 92.00." in told
+    assert f"Rows of its table that are better (2 of 3 trained to the end): MultiStep 94.50, {RARE} 92.00." in told
     assert f"it diverged on {place('alone')}." in told
     assert f"it is worse than every hand-designed row on {place('faces')}." in told
     assert f"it is worse than the best hand-designed row, but not than all, on {place('svhn')}." in told

@@ -580,6 +580,24 @@ def test_more_rows_than_colours_are_told_apart_by_dashes(tmp_path):
     assert len(set(looks.values())) == 2 * len(COLOURS)
 
 
+def test_many_learned_rows_are_told_apart(tmp_path):
+    names = [f"MLR-SNet {number}" for number in range(8)]
+    for name in (*names, "Fixed"):
+        leave_run(tmp_path / name, row=name)
+    looks = styles([only_table(tmp_path).rows])
+    assert len(set(looks.values())) == 9
+    assert all(looks[name].width > looks["Fixed"].width for name in names)
+    assert all(
+        looks[name].dashes for name in names if looks[name].colour != "#000000"
+    )  # a thin full line is another row
+
+
+def test_a_note_on_the_data_of_some_rows_names_them(tmp_path):
+    for row, note in {"Fixed": "", "MLR-SNet": "leaky", "Theirs": "leaky"}.items():
+        leave_run(tmp_path / row, row=row, task={"note": note})
+    assert only_table(tmp_path).notes == ["MLR-SNet, Theirs: leaky"]
+
+
 def test_names_that_never_meet_do_not_use_up_colours(tmp_path):
     for row in range(len(COLOURS)):
         leave_run(tmp_path / str(row), row=f"row {row}")

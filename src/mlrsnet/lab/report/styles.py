@@ -1,4 +1,4 @@
-"""How each row is drawn, the same in every picture of a report: learned schedules black and thick, the others in colour."""
+"""How each row is drawn, the same in every picture of a report: learned schedules thick, the first of them black."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,12 @@ class Style:
     dashes: tuple[float, ...] = ()
 
 
-LEARNED = [Style(BLACK, 2.4, dashes) for dashes in DASHES]
+LEARNED = [
+    *(Style(BLACK, 2.4, dashes) for dashes in DASHES[:2]),
+    *(Style(colour, 2.4, dashes) for dashes in DASHES[1:] for colour in reversed(COLOURS)),
+]
+"""Two in black; where more of them meet, thick dashes in the colours that the others come to last."""
+
 OTHERS = [Style(colour, dashes=dashes) for dashes in DASHES for colour in COLOURS]
 
 

@@ -105,8 +105,13 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """What the tasks say about their data, such as that it is made up."""
-        return _distinct(table(run.record.data.get("task")).get("note") for run in self.runs)
+        """What the tasks say about their data, such as that it is made up; of which rows, where it is not all of them."""
+        said = {row.name: _distinct(_note(run) for run in row.runs) for row in self.rows if row.runs}
+        found = []
+        for note in _distinct(note for notes in said.values() for note in notes):
+            rows = [name for name, notes in said.items() if note in notes]
+            found.append(note if len(rows) == len(said) else f"{', '.join(rows)}: {note}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,10 @@ def _metric(runs: list[Run]) -> Metric:
 
 def _by_seed(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (len(run.seed), run.seed, run.folder))
+
+
+def _note(run: Run) -> object:
+    return table(run.record.data.get("task")).get("note")
 
 
 def _distinct(values: Iterable[object]) -> list[str]:

@@ -237,6 +237,13 @@ def test_what_is_said_about_60_epochs_of_table1_is_recorded():
     )
 
 
+def test_the_readme_names_every_shipped_schedule():
+    names = [file.name.removesuffix(pretrained.SUFFIX) for file in pretrained.SHIPPED.glob(f"*{pretrained.SUFFIX}")]
+    (sentence,) = re.findall(r"Five schedules \[come with it\].*?\.\s", read("README.md") + " ")
+    assert len(names) == 5
+    assert all(f"`{name}`" in sentence for name in names)
+
+
 def test_the_hyper_lr_of_hd_is_the_best_on_validation_pictures():
     trials = column("table1_short", "cifar-10-hyper-lr-of-hd-chosen-by-validation")
     best = max(trials.values(), key=lambda runs: runs[0].result["val_metric"])[0]
@@ -385,6 +392,9 @@ def test_what_is_said_about_the_outcomes_of_algorithm_1_is_recorded():
         (run,) = paper.finished(paper.RESULTS / "sensitivity_short/cifar-10" / name)
         assert run.epochs[5]["lr"] < 0.004  # after six epochs
     theirs, own = runs["the authors' cell"], runs["T_val 100"]
+    seeds = results(column("table1_short", "cifar-10")["mlr-snet"])
+    for other in (theirs, runs["leaky"]):  # neither makes more than seeds do
+        assert abs(other.accuracy - own.accuracy) < max(seeds) - min(seeds)
     assert f"begins at {theirs.first_lr:.2f} instead of {own.first_lr:.2f} and ends ten times above" in told
     assert 9.5 < theirs.last_lr / own.last_lr < 10.5
 

@@ -116,6 +116,10 @@ def test_a_shortfall_is_to_the_best_hand_designed_row_and_only_of_what_was_run(l
         "CIFAR-100, ResNet-18, 30 epochs": {SHIPPED: 1.0, "Universal": -2.0},
         "CIFAR-10, ShuffleNetV2, 30 epochs": {},
     }
+    (said,) = [line for line in transfers.transfers() if "against the best" in line]
+    assert said.endswith(
+        f"30 epochs, against the best hand-designed row: {SHIPPED} worse by 1.00; Universal better by 2.00."
+    )
 
 
 def test_a_run_that_diverged_is_told_and_never_the_best(leave):

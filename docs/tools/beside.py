@@ -10,7 +10,7 @@ import paper
 
 from mlrsnet.lab.recipes import RECIPES, Cell
 from mlrsnet.lab.recipes.base import slug
-from mlrsnet.lab.records import FINISHED, Record
+from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import Stat, metric_stat, metric_text, number
 
 NOTHING = ["Not run yet."]
@@ -59,10 +59,7 @@ class Column:
 
     def mean(self, row: str) -> float | None:
         """Of the last epochs; None where nothing was run, or a run diverged."""
-        found = self.runs.get(row, [])
-        if not found or any(run.status != FINISHED for run in found):
-            return None
-        return mean(run.result["last"] for run in found)
+        return paper.last_mean(self.runs.get(row, []))
 
     def best(self, rows: Sequence[str]) -> str | None:
         """The row with the best mean; None where none has one."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -13,7 +14,7 @@ from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes import table3 as table3_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_stat, metric_text, number, stat
+from mlrsnet.lab.report.numbers import Stat, metric_stat, metric_text, number, stat
 
 RESULTS = Path(__file__).parents[2] / "results"
 NOT_RUN = "not run"
@@ -47,6 +48,13 @@ def result(folder: Path) -> str:
     return ", ".join(f"{told([run])} after {run.result['epoch']} epochs" for run in begun) or NOT_RUN
 
 
+def last_mean(found: Sequence[Record]) -> float | None:
+    """Of the last epochs; None where nothing was run, or a run diverged."""
+    if not found or any(run.status != records.FINISHED or run.result.get("last") is None for run in found):
+        return None
+    return mean(run.result["last"] for run in found)
+
+
 def told(found: list[Record]) -> str:
     """The same of runs; those that diverged without a number are not in the mean, and all that diverged are counted."""
     if not found:
@@ -66,10 +74,10 @@ def table1() -> list[str]:
         "| --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        told = "{:.2f} ± {:.2f}".format(*printed[row]) if row in printed else ""
+        theirs = metric_stat(Stat(*printed[row])) if row in printed else ""
         record = f"{AUTHORS['last']:.2f} ({AUTHORS['best']:.2f})" if row == table1_recipe.THEIRS else ""
-        ours = [result(RESULTS / f"table1_{scale}" / "cifar-10" / slug(row)) for scale in ("paper", "short")]
-        lines.append(f"| {row} | {told} | {record} | {' | '.join(ours)} |")
+        ours = [result(place("table1", scale) / "cifar-10" / slug(row)) for scale in ("paper", "short")]
+        lines.append(f"| {row} | {theirs} | {record} | {' | '.join(ours)} |")
     return lines
 
 
@@ -146,13 +154,12 @@ def sensitivity() -> list[str]:
         "| | meta-updates | meta LR x updates | LR at the end | validation (%) | test, last epoch (best) (%) |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    folder = RESULTS / "sensitivity_short" / "cifar-10"
-    runs = {run.name: run for run in reversed(meta_trainings("sensitivity_short"))}
-    for run in sorted(runs.values(), key=lambda run: (run.travel, run.name)):
-        place = folder / slug(run.name)
-        val = mean(record.result["val_metric"] for record in finished(place))
+    first = {run.name: run for run in reversed(meta_trainings("sensitivity_short"))}
+    for run in sorted(first.values(), key=lambda run: (run.travel, run.name)):
+        folder = place("sensitivity", "short") / "cifar-10" / slug(run.name)
+        val = mean(record.result["val_metric"] for record in finished(folder))
         lines.append(
-            f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {val:.1f} | {result(place)} |"
+            f"| {run.name} | {run.updates:,} | {run.travel:.3g} | {run.last_lr:.2g} | {val:.1f} | {result(folder)} |"
         )
     return lines
 
@@ -161,6 +168,6 @@ def text() -> list[str]:
     """Penn Treebank with two layers: test perplexity."""
     lines = ["| | paper, 150 epochs | ours, 150 epochs | ours, 20 epochs |", "| --- | --- | --- | --- |"]
     for row, (two, _) in table3_recipe.PAPER.items():
-        ours = [result(RESULTS / f"table3_{scale}" / "2-layer-lstm" / slug(row)) for scale in ("paper", "short")]
-        lines.append(f"| {row} | {two[0]:.2f} ± {two[1]:.2f} | {' | '.join(ours)} |")
+        ours = [result(place("table3", scale) / "2-layer-lstm" / slug(row)) for scale in ("paper", "short")]
+        lines.append(f"| {row} | {metric_stat(Stat(*two))} | {' | '.join(ours)} |")
     return lines

@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import paper
+from paper import last_mean
 
 from mlrsnet import Card, Schedule, pretrained
 from mlrsnet.hand_designed import HAND_DESIGNED
@@ -97,7 +97,7 @@ def own_table(chosen: Record) -> Comparison:
     """The run beside every other row of its column."""
     assert chosen.folder is not None
     own = chosen.folder.parent
-    rivals = {_row(runs[0]): _mean(runs) for folder, runs in _rows(own.parent).items() if folder != own}
+    rivals = {_row(runs[0]): last_mean(runs) for folder, runs in _rows(own.parent).items() if folder != own}
     return _comparison(chosen, "", chosen.result["last"], rivals)
 
 
@@ -110,8 +110,8 @@ def transfers(name: str, results: Path) -> list[Comparison]:
         if runs and _uses(runs[0], name):
             spec, place = runs[0].spec, folder.parent.relative_to(results).as_posix()
             where = f"{spec['task']}, {spec['model']}, {spec['optimizer']}, {spec['epochs']} epochs ({place})"
-            rivals = {_row(some[0]): _mean(some) for some in _rows(folder.parent).values() if _by_hand(some[0])}
-            found.append(_comparison(runs[0], where, _mean(runs), rivals))
+            rivals = {_row(some[0]): last_mean(some) for some in _rows(folder.parent).values() if _by_hand(some[0])}
+            found.append(_comparison(runs[0], where, last_mean(runs), rivals))
     return found
 
 
@@ -178,7 +178,7 @@ def _own(chosen: Record, run: paper.MetaTraining, metric: str) -> dict[str, Any]
         "test, best epoch": result["best"],
         "best epoch": result["best_epoch"],
         **_plain({"LR at the beginning": run.first_lr, "LR at the end": run.last_lr}),
-        **_plain({f"test, last epoch, mean of {len(seeds)} seeds": _mean(seeds)} if len(seeds) > 1 else {}),
+        **_plain({f"test, last epoch, mean of {len(seeds)} seeds": last_mean(seeds)} if len(seeds) > 1 else {}),
     }
 
 
@@ -224,13 +224,6 @@ def _rows(column: Path) -> dict[Path, list[Record]]:
     """Runs that came to their end, by folder of their row."""
     found = {folder: paper.finished(folder) for folder in sorted(column.iterdir()) if folder.is_dir()}
     return {folder: runs for folder, runs in found.items() if runs}
-
-
-def _mean(runs: Sequence[Record]) -> float | None:
-    """Of the last epochs; None where a seed diverged."""
-    if any(run.status != records.FINISHED or run.result.get("last") is None for run in runs):
-        return None
-    return mean(run.result["last"] for run in runs)
 
 
 def _comparison(run: Record, where: str, value: float | None, rivals: dict[str, float | None]) -> Comparison:

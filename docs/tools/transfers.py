@@ -6,6 +6,7 @@ import beside
 
 from mlrsnet.lab.recipes import epochs, networks, transfer
 from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, TRANSFERRED
+from mlrsnet.lab.report.numbers import metric_text
 
 RECIPES = ("epochs", "networks", "transfer", "imagenet")
 LEARNED = (TRANSFERRED, SHIPPED, *READY_MADE, transfer.FROM_TEXT, transfer.OVER_ADAM)
@@ -24,8 +25,10 @@ def columns() -> list[beside.Column]:
 
 
 def transfers() -> list[str]:
-    """Pictures, then text."""
-    return beside.tables(columns(), every_row=True)
+    """Pictures, then text; then how far what was learned is from the best of what was not."""
+    gaps = {head: found for head, found in shortfalls().items() if found}
+    lines = [f"{head}, against the best hand-designed row: {_said(found)}." for head, found in gaps.items()]
+    return [*beside.tables(columns(), every_row=True), *lines]
 
 
 def shortfalls() -> dict[str, dict[str, float]]:
@@ -38,3 +41,9 @@ def shortfalls() -> dict[str, dict[str, float]]:
         }
         for column in columns()
     }
+
+
+def _said(gaps: dict[str, float]) -> str:
+    return "; ".join(
+        f"{row} {'worse' if gap > 0 else 'better'} by {metric_text(abs(gap))}" for row, gap in gaps.items()
+    )

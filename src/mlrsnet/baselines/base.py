@@ -106,10 +106,15 @@ def betas(name: str, value: Any) -> tuple[float, float]:
     return first, second
 
 
-def with_decay(parameters: Tensors, gradients: Tensors, weight_decay: float) -> Tensors:
-    """g + wd w."""
+def check_dense(gradients: Iterable[Tensor]) -> None:
+    """TypeError for a sparse one."""
     if any(g.is_sparse for g in gradients):
         raise TypeError("gradients must be dense, got a sparse one: pass sparse=False to its layer")
+
+
+def with_decay(parameters: Tensors, gradients: Tensors, weight_decay: float) -> Tensors:
+    """g + wd w."""
+    check_dense(gradients)
     return torch._foreach_add(gradients, parameters, alpha=weight_decay) if weight_decay and gradients else gradients
 
 
@@ -131,25 +136,30 @@ def remember(states: States, name: str, values: Tensors) -> Tensors:
     return values
 
 
-def count_step(states: States) -> None:
-    """t <- t + 1: each parameter has its own, the number of steps in which it had a gradient."""
+def first_moment(states: States, gradients: Tensors, beta: float) -> Tensors:
+    """m, the average of the gradients, one step further.
+
+    t <- t + 1: each parameter has its own, the number of steps in which it had a gradient.
+    """
     for state in states:
         state["steps"] = state.get("steps", 0) + 1
+    return _average(states, "mean", gradients, beta)
 
 
-def average(states: States, name: str, values: Tensors, beta: float) -> Tensors:
+def adam(states: States, gradients: Tensors, betas: tuple[float, float], eps: float) -> tuple[Tensors, Tensors]:
+    """m and Adam's direction  m / (sqrt(s) + eps), one step further; s is the average of g^2."""
+    m = first_moment(states, gradients, betas[0])
+    root = _average(states, "square", torch._foreach_mul(gradients, gradients), betas[1])
+    torch._foreach_sqrt_(root)
+    torch._foreach_add_(root, eps)
+    return m, torch._foreach_div(m, root)
+
+
+def _average(states: States, name: str, values: Tensors, beta: float) -> Tensors:
     """a_t / (1 - beta^t), where  a_t = beta a_{t-1} + (1 - beta) x_t,  a_0 = 0  is remembered by its name; t is "steps"."""
     a = remember(states, name, recall(states, name, values))
     torch._foreach_lerp_(a, values, 1 - beta)
     return torch._foreach_div(a, [1 - beta ** state["steps"] for state in states])
-
-
-def root_mean_square(states: States, gradients: Tensors, beta: float, eps: float) -> Tensors:
-    """sqrt(s_t / (1 - beta^t)) + eps, where s is the average of g^2: what Adam divides by."""
-    found = average(states, "square", torch._foreach_mul(gradients, gradients), beta)
-    torch._foreach_sqrt_(found)
-    torch._foreach_add_(found, eps)
-    return found
 
 
 def dot(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -26,9 +26,8 @@ from mlrsnet.baselines.base import (
     Rule,
     States,
     Tensors,
-    average,
+    adam,
     betas,
-    count_step,
     dot,
     flag,
     lr,
@@ -36,7 +35,6 @@ from mlrsnet.baselines.base import (
     number,
     recall,
     remember,
-    root_mean_square,
     with_gradients,
 )
 
@@ -205,7 +203,4 @@ class HDAdam(HypergradientDescent):
         )
 
     def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
-        beta1, beta2 = group["betas"]
-        count_step(states)
-        m = average(states, "mean", gradients, beta1)
-        return torch._foreach_div(m, root_mean_square(states, gradients, beta2, group["eps"]))
+        return adam(states, gradients, group["betas"], group["eps"])[1]

@@ -28,12 +28,11 @@ from mlrsnet.baselines.base import (
     Rule,
     States,
     Tensors,
-    average,
+    adam,
     betas,
-    count_step,
     dot,
+    first_moment,
     number,
-    root_mean_square,
     with_gradients,
 )
 
@@ -163,10 +162,8 @@ class L4(Baseline):
         return loss
 
     def _estimates(self, gradients: Tensors, states: States, group: dict[str, Any]) -> tuple[Tensors, Tensors]:
-        """g and v of a group's parameters:  m / (1 - beta1^t), and that or its quotient by  sqrt(s / (1 - beta2^t)) + eps."""
-        beta1, beta2 = group["betas"]
-        count_step(states)
-        g = average(states, "mean", gradients, beta1)
-        if group["form"] == "momentum":
-            return g, g
-        return g, torch._foreach_div(g, root_mean_square(states, gradients, beta2, group["adam_eps"]))
+        """g and v of a group's parameters: m twice, or m and Adam's direction."""
+        if group["form"] == "adam":
+            return adam(states, gradients, group["betas"], group["adam_eps"])
+        m = first_moment(states, gradients, group["betas"][0])
+        return m, m

@@ -29,7 +29,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from mlrsnet import _check
-from mlrsnet.baselines.base import Baseline, Rule, Tensors, dot, lr, lr_of, number, recall, remember, with_decay
+from mlrsnet.baselines.base import (
+    Baseline,
+    Rule,
+    Tensors,
+    check_dense,
+    dot,
+    lr,
+    lr_of,
+    number,
+    recall,
+    remember,
+    with_decay,
+)
 
 Closure = Callable[[], Tensor]
 
@@ -156,7 +168,7 @@ class RTHO(Baseline):
             found = torch.autograd.grad(loss, everything, create_graph=True, allow_unused=True)
             pairs = [(p, g) for p, g in zip(everything, found, strict=True) if g is not None]
             parameters, graph = [p for p, _ in pairs], [g for _, g in pairs]
-            with_decay(parameters, graph, 0.0)  # refuses a sparse one
+            check_dense(graph)
             curved = self._second(parameters, graph)
         detached, clip_norm = [g.detach() for g in graph], self.param_groups[0]["clip_norm"]
         if clip_norm is None:

@@ -15,6 +15,7 @@ from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, TrendNet
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
+pytest.register_assert_rewrite("commands", "runs")  # their asserts say what they found
 
 KNOWS_HORIZON = {"inputs": ("loss", "progress"), "loss_scale": "log_classes", "sharpness": 4.0, "anneal": "linear"}
 
@@ -27,6 +28,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "horizon": lambda: Schedule(LSTMNet(**KNOWS_HORIZON), Card(gamma=Gamma("fixed", value=1.0))),
     "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
     "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
+    "relative": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("relative", value=0.1))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }
 
@@ -95,6 +97,13 @@ class Task:
 
     def weights(self) -> torch.Tensor:
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.model.parameters()])
+
+
+def weight_with_gradient(device: str = "cpu") -> nn.Parameter:
+    """As backward() leaves it: a relative range has something to measure."""
+    weight = nn.Parameter(torch.ones(1, device=device))
+    weight.grad = torch.ones_like(weight)
+    return weight
 
 
 @pytest.fixture

@@ -585,11 +585,26 @@ def test_hd_forgets_the_move_of_a_parameter_that_did_not_move():
 class Operations(TorchDispatchMode):
     """Counts what is dispatched: on a GPU about as many launches, one or a few for a whole list of tensors."""
 
-    count = 0
+    def __init__(self):
+        super().__init__()
+        self.count, self.reads, self.counts = 0, 0, True
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += 1
+        self.count += self.counts
+        self.reads += self.counts and "_local_scalar_dense" in str(function)
         return function(*args, **(kwargs or {}))
+
+    def without(self, call):
+        """The same function, whose operations are not counted."""
+
+        def uncounted(*args, **kwargs):
+            self.counts = False
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.counts = True
+
+        return uncounted
 
 
 def operations(method, num_parameters):
@@ -602,12 +617,35 @@ def operations(method, num_parameters):
     return found.count
 
 
+def operations_of_rtho(method, num_parameters, monkeypatch, **options):
+    """Those of a step that has all of its parts, less those of the losses' own passes, forward and backward."""
+    parameters = [parameter(*START) for _ in range(num_parameters)]
+    optimizer, found = method(parameters, weight_decay=0.1, **options), Operations()
+    train, val = (found.without(lambda f=f: sum(f(w) for w in parameters)) for f in (quadratic, validation))
+    optimizer.step(train, val)
+    with monkeypatch.context() as patch, found:
+        patch.setattr(torch.autograd, "grad", found.without(torch.autograd.grad))
+        optimizer.step(train, val)
+    return found
+
+
 @pytest.mark.parametrize("kind", [name for name in METHODS if not name.startswith("rtho")])
 def test_a_step_with_many_parameters_launches_little_more_than_one_with_few(kind):
     """Only the inner products have an operation for each parameter: HD's one, L4's three (loss, gradient, g . v)."""
     few, many = (operations(METHODS[kind], number) for number in (10, 60))
     assert (many - few) / 50 <= (3 if kind.startswith("l4") else 1)
     assert few <= 60
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.1])
+@pytest.mark.parametrize("kind", [name for name in METHODS if name.startswith("rtho")])
+def test_rtho_with_many_parameters_launches_little_more_and_waits_no_more_often(kind, clip_norm, monkeypatch):
+    """For each parameter two inner products, the product and the sum of <g, Z>, and a detach; to clip two products more."""
+    few, many = (operations_of_rtho(METHODS[kind], count, monkeypatch, clip_norm=clip_norm) for count in (10, 60))
+    assert (many.count - few.count) / 50 <= (7 if clip_norm else 5)
+    assert few.count <= 110
+    assert few.reads == many.reads
+    assert many.reads <= (7 if clip_norm else 5)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ import io
 
 import pytest
 import torch
-from conftest import Task
+from conftest import OPTIMIZERS, SCHEDULES, Task
 
 from mlrsnet import LearnedLR
 
 STEPS = 12
+REFUSED = [("relative", "rmsprop")]  # a relative range must know what an optimizer will subtract, and does of three
+PAIRS = [(schedule, name) for schedule in SCHEDULES for name in OPTIMIZERS if (schedule, name) not in REFUSED]
+every_pair = pytest.mark.parametrize(("schedule", "make_optimizer"), PAIRS, indirect=True)
 
 
 def build(schedule, make_optimizer, task, lrs=None, **options):
@@ -37,6 +40,7 @@ def through_a_file(state):
     return torch.load(file, weights_only=True)
 
 
+@every_pair
 def test_every_lr_is_finite_and_positive_and_is_the_one_used(schedule, make_optimizer, task):
     optimizer, lr = build(schedule, make_optimizer, task)
     for used in train(task, optimizer, lr, range(STEPS)):
@@ -46,6 +50,7 @@ def test_every_lr_is_finite_and_positive_and_is_the_one_used(schedule, make_opti
     assert torch.isfinite(task.weights()).all()
 
 
+@every_pair
 def test_the_state_survives_a_file(schedule, make_optimizer, task):
     optimizer, lr = build(schedule, make_optimizer, task)
     train(task, optimizer, lr, range(5))
@@ -57,6 +62,7 @@ def test_the_state_survives_a_file(schedule, make_optimizer, task):
 
 
 @pytest.mark.parametrize("order", ["construct, load, load", "load optimizer, construct, load", "scheduler first"])
+@every_pair
 def test_a_resumed_run_equals_one_that_never_stopped(schedule, make_optimizer, order):
     whole = Task()
     expected = train(whole, *build(schedule, make_optimizer, whole, (0.1, 0.02)), range(STEPS))
@@ -87,6 +93,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(schedule, make_optimizer, o
     assert torch.equal(second.weights(), whole.weights())
 
 
+@every_pair
 def test_accumulated_micro_batches_equal_one_big_batch(schedule, make_optimizer):
     big, small = Task(), Task()
     big_optimizer, big_lr = build(schedule, make_optimizer, big)
@@ -103,6 +110,7 @@ def test_accumulated_micro_batches_equal_one_big_batch(schedule, make_optimizer)
         assert lr.get_last_lr()[0] == pytest.approx(big_lr.get_last_lr()[0], rel=1e-4)
 
 
+@every_pair
 def test_parameter_groups_keep_their_ratios(schedule, make_optimizer, task):
     optimizer, lr = build(schedule, make_optimizer, task, (0.2, 0.05))
     for step in range(STEPS):
@@ -111,6 +119,7 @@ def test_parameter_groups_keep_their_ratios(schedule, make_optimizer, task):
         assert second == pytest.approx(first / 4, rel=1e-12)
 
 
+@every_pair
 def test_tensor_lrs_equal_float_lrs(schedule, make_optimizer):
     on_host, on_device = Task(), Task()
     optimizer, lr = build(schedule, make_optimizer, on_host, (0.2, 0.05))
@@ -123,3 +132,11 @@ def test_tensor_lrs_equal_float_lrs(schedule, make_optimizer):
             assert isinstance(b, torch.Tensor)
             assert b.item() == pytest.approx(a, rel=2e-4)
     assert tensor_lr.check()["phase"] == lr.check()["phase"]
+
+
+@pytest.mark.parametrize(("schedule", "make_optimizer"), REFUSED, indirect=True)
+def test_an_optimizer_that_a_schedule_cannot_serve_is_refused_with_those_it_can(schedule, make_optimizer, task):
+    with pytest.raises(
+        ValueError, match=r"optimizer must be torch's SGD, Adam or AdamW .*, got RMSprop: use one of them"
+    ):
+        build(schedule, make_optimizer, task)

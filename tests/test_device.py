@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SCHEDULES
+from conftest import SCHEDULES, weight_with_gradient
 from torch.optim import SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -29,7 +29,7 @@ class NoReadBack(TorchDispatchMode):
 
 
 def test_a_step_reads_nothing_back(schedule):
-    optimizer = SGD([torch.nn.Parameter(torch.ones(1))], lr=torch.tensor(0.1))
+    optimizer = SGD([weight_with_gradient()], lr=torch.tensor(0.1))
     lr = LearnedLR(optimizer, schedule, total_steps=9, num_classes=5)
     losses = [torch.tensor(loss) for loss in (1.6, math.nan, 1.5, 1.2, 1.0)]
     with NoReadBack():

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import SCHEDULES, Task
+from conftest import SCHEDULES, Task, weight_with_gradient
 from torch.optim import SGD, Adam
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
@@ -183,7 +183,7 @@ def test_a_nonfinite_loss_inside_a_graph_is_held_and_told_later(schedule):
 
 
 def test_raising_is_refused_under_capture(schedule):
-    optimizer = SGD([torch.nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
+    optimizer = SGD([weight_with_gradient("cuda")], lr=torch.tensor(0.1, device="cuda"), fused=True)
     lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5, on_nonfinite="raise")
     loss = torch.tensor(1.6, device="cuda")
     lr.step(loss)
@@ -209,7 +209,7 @@ def test_export_lambda_replays_a_captured_run(schedule):
 
 def test_a_cpu_tensor_lr_waits_for_a_loss_on_the_gpu(schedule):
     def lrs(device):
-        weight = torch.nn.Parameter(torch.ones(1, device="cuda"))
+        weight = weight_with_gradient("cuda")
         lr = LearnedLR(SGD([weight], lr=torch.tensor(0.1, device=device)), schedule, total_steps=STEPS, num_classes=5)
         busy, used = torch.randn(4096, 4096, device="cuda"), []
         for step in range(5):
@@ -250,7 +250,7 @@ def test_without_a_compiler_the_torch_path_is_used(monkeypatch, schedule):
         raise RuntimeError("Failed to find C compiler")
 
     monkeypatch.setattr(kernel.FusedStep, "__call__", no_compiler)
-    optimizer = SGD([torch.nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"))
+    optimizer = SGD([weight_with_gradient("cuda")], lr=torch.tensor(0.1, device="cuda"))
     with pytest.warns(UserWarning, match="could not be compiled"):
         lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5)
     lr.step(torch.tensor(1.6, device="cuda"))

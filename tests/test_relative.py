@@ -2,9 +2,12 @@
 
 import copy
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
+from test_metatrain_distributed import LOWEST_FSDP
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
@@ -247,3 +250,48 @@ def test_other_optimizers_and_algorithm_1_are_refused():
         )
     with pytest.raises(ValueError, match="gamma value must be a finite number, got None"):
         Gamma("relative")
+
+
+SHARDED = """
+import os, sys
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.optim import SGD
+from mlrsnet import LearnedLR
+
+kind, folder = sys.argv[1:]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+mesh, model = init_device_mesh("cpu", (1,)), nn.Linear(4, 2)
+if kind == "fsdp":
+    fully_shard(model, mesh=mesh)
+else:  # one weight of two
+    model.weight = nn.Parameter(distribute_tensor(model.weight.detach(), mesh, [Shard(0)]))
+assert isinstance(model.weight, DTensor)
+optimizer = SGD(model.parameters(), lr=0.1)
+try:
+    LearnedLR(optimizer, folder + "/relative.safetensors", total_steps=5)
+except ValueError as error:
+    print(error)
+lr = LearnedLR(optimizer, "universal", total_steps=5, num_classes=3)  # what the error says to do
+lr.step(1.1)
+print(lr.get_last_lr()[0] > 0, flush=True)
+os._exit(0)  # gloo's threads may abort an ordinary exit
+"""
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "one weight"])
+def test_sharded_weights_are_refused_with_what_works_instead(kind, tmp_path):
+    if kind == "fsdp" and torch.torch_version.TorchVersion(torch.__version__) < LOWEST_FSDP:
+        pytest.skip(f"fully_shard on CPUs is right from torch {LOWEST_FSDP} on")
+    relative_schedule().save(tmp_path / "relative.safetensors")
+    words = [sys.executable, "-c", SHARDED, kind, tmp_path]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert found.stdout.splitlines() == [
+        "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: "
+        "use a schedule whose range is not relative, such as 'universal'",
+        "True",
+    ]

@@ -31,7 +31,7 @@ def run(place, row, test, val=90.0, *, schedule="fixed", options=None, metric=AC
         "result", {}
     )
     spec = {
-        "task": "cifar10",
+        "task": more.get("task", "cifar10"),
         "model": "resnet18",
         "optimizer": more.get("optimizer", "sgd"),
         "schedule": schedule,
@@ -80,12 +80,12 @@ def moved(results):
     uses = {"schedule": "learned", "options": {"schedule": NAME}}
     for column, test in (("SVHN", 96.0), ("MNIST", 99.5), ("Faces", 50.0)):
         place = results / "transfer_paper" / slug(column)
-        run(place, "Ours", test, **uses)
+        run(place, "Ours", test, task=slug(column), **uses)
         run(place, "MultiStep", 97.0)
         run(place, "Fixed", 95.0)
         run(place, "Prodigy + cosine", 100.0, schedule="cosine", optimizer="prodigy")
         run(place, "Another", 100.0, schedule="learned", options={"schedule": "universal"})
-    run(results / "transfer_paper" / "alone", "Ours", None, status="diverged", **uses)
+    run(results / "transfer_paper" / "alone", "Ours", None, status="diverged", task="alone", **uses)
     run(
         results / "transfer_paper" / "alone",
         "In part",
@@ -152,13 +152,13 @@ def test_the_card_says_what_the_records_say(moved):
         "LR at the end": 0.03,
     }
     assert card.results[ship.RIVALS] == {"Exponential": 89.0, RARE: 92.0, "MultiStep": 94.5}
-    assert card.results["transferred to cifar10, resnet18, sgd, 2 epochs (transfer_paper/svhn)"] == {
+    assert card.results["transferred to svhn with resnet18, 2 epochs (transfer_paper/svhn)"] == {
         "metric": "accuracy",
         "test, last epoch": 96.0,
         "best hand-designed, MultiStep": 97.0,
         "worst hand-designed, Fixed": 95.0,
     }
-    assert card.results["transferred to cifar10, resnet18, sgd, 2 epochs (transfer_paper/alone)"] == {
+    assert card.results["transferred to alone with resnet18, 2 epochs (transfer_paper/alone)"] == {
         "metric": "accuracy",
         "test, last epoch": ship.DIVERGED,
     }
@@ -174,7 +174,7 @@ def test_more_seeds_of_the_shipped_setting_are_told(results):
 
 def test_where_it_fails_is_told(moved):
     told = ship.made(moved)[NAME].card.results[ship.FAILS]
-    place = "cifar10, resnet18, sgd, 2 epochs (transfer_paper/{})".format
+    place = "{} with resnet18, 2 epochs".format
     assert f"Rows of its table that are better (2 of 3 trained to the end): MultiStep 94.50, {RARE} 92.00." in told
     assert f"it diverged on {place('alone')}." in told
     assert f"it is worse than every hand-designed row on {place('faces')}." in told
@@ -195,7 +195,7 @@ def test_where_it_fails_is_told(moved):
     ],
 )
 def test_the_words_about_its_table_follow_the_numbers(higher, rivals, told):
-    own = ship.Comparison("", "metric", higher, 40.0, rivals)
+    own = ship.Comparison("", "", "metric", higher, 40.0, rivals)
     assert ship.where_it_fails(own, []) == f"{told} What it reaches when transferred is not recorded."
 
 
@@ -217,7 +217,7 @@ def test_show_and_the_documents_tell_the_card(moved, tmp_path, capsys):
     (row,) = ship.table(moved)[2:]
     assert row.startswith(f"| `{NAME}` | Algorithm 1 of the paper: T_val = 100, ")
     assert "| accuracy; validation, last epoch: 93.00; test, last epoch: 91.00; " in row
-    assert "LR: from 0.3 to 0.03<br>transferred to " in row
+    assert "LR: from 0.3 to 0.03 | Rows of its table" in row
     assert row.count("|") == 5
 
 

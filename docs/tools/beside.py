@@ -48,14 +48,18 @@ class Column:
         return str(self.same("data", lambda run: run.data["task"])["note"])
 
     @property
+    def title(self) -> str:
+        """Name and epochs."""
+        return f"{self.name}, {self.same('epochs', lambda run: run.spec['epochs'])} epochs"
+
+    @property
     def head(self) -> str:
-        """Name and epochs; where the records say something of the data, its gist and the sizes."""
-        begin = f"{self.name}, {self.same('epochs', lambda run: run.spec['epochs'])} epochs"
+        """The same; where the records say something of the data, its gist and the sizes, too."""
         if not self.note:
-            return begin
+            return self.title
         sizes = self.same("data", lambda run: run.data["task"])
         gist = "; ".join(part.split(":")[0] for part in self.note.split("; "))
-        return f"{begin}; {gist}: {sizes['train']:,} to train, {sizes['test']:,} to test"
+        return f"{self.title}; {gist}: {sizes['train']:,} to train, {sizes['test']:,} to test"
 
     def mean(self, row: str) -> float | None:
         """Of the last epochs; None where nothing was run, or a run diverged."""

@@ -1,10 +1,13 @@
 """Draws pictures of docs/pictures from committed records: `python docs/tools/pictures.py`."""
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import paper
+import transfers
 import universal
 
 matplotlib.use("Agg")
@@ -167,6 +170,47 @@ def draw_table1(out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
+TRANSFERS = {
+    "Universal": ("#000000", 2.0),
+    "Authors' checkpoints": ("#56B4E9", 1.4),
+    "MLR-SNet, shipped": ("#CC79A7", 1.4),
+    "MLR-SNet, shipped, from text": ("#D55E00", 1.4),
+    "Universal, over Adam": ("#009E73", 1.4),
+}
+"""The others are hand-designed: the best of them and the rest."""
+
+
+def draw_transfers(out: Path) -> None:
+    """Test results of learned schedules where they were not learned, and of hand-designed ones, seed 0."""
+    columns = transfers.columns()
+    figure, panels = plt.subplots(2, math.ceil(len(columns) / 2), figsize=(12, 6.2), layout="constrained")
+    labels: dict[str, Any] = {}
+    for column, axes in zip(columns, panels.flat, strict=False):
+        best = column.best(transfers.by_hand(column))
+        for row, (run, *_) in sorted(column.runs.items(), key=lambda item: item[0] in TRANSFERS):
+            other = ("best hand-designed", "#0072B2", 1.4) if row == best else ("other hand-designed", "#BBBBBB", 1.0)
+            label, colour, width = (row, *TRANSFERS[row]) if row in TRANSFERS else other
+            points = [(line["epoch"], line["test_metric"]) for line in run.epochs]
+            (labels[label],) = axes.plot(*zip(*points, strict=True), color=colour, linewidth=width)
+        ends = [run.result["last"] for runs in column.runs.values() for run in runs]
+        if column.metric == "test perplexity":
+            axes.set(yscale="log", ylim=(0.95 * min(ends), 800))
+            axes.set_yticks([100, 200, 400, 800], ["100", "200", "400", "800"])
+            axes.minorticks_off()
+        else:
+            axes.set(ylim=(min(0.8 * max(ends), sorted(ends)[1] - 3), 1.02 * max(ends)))
+        axes.set_title(f"{column.name}: {column.metric}", fontsize=9)
+        _plain(axes)
+    for axes in panels[-1]:
+        axes.set_xlabel("epoch")
+    names = [*TRANSFERS, "best hand-designed", "other hand-designed"]
+    there = [name for name in names if name in labels]
+    figure.legend(
+        [labels[name] for name in there], there, frameon=False, fontsize=9, loc="outside lower center", ncols=4
+    )
+    figure.savefig(out, dpi=150)
+
+
 def _lrs(run: Record) -> tuple[list[float], list[float]]:
     """Epochs and LRs."""
     return [step / run.data["steps_per_epoch"] for step in run.trace["step"]], run.trace["lr"]
@@ -188,3 +232,4 @@ if __name__ == "__main__":
     draw_map(PICTURES / "universal_map.png")
     draw_algorithm_1(PICTURES / "algorithm_1.png")
     draw_table1(PICTURES / "table1.png")
+    draw_transfers(PICTURES / "transfers.png")

@@ -58,9 +58,13 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Test results of the last epoch: one schedule's, and those of others beside it; None where a training diverged."""
+    """Test results of the last epoch: one schedule's, and those of others beside it; None where a training diverged.
+
+    place: the folder in results/.
+    """
 
     where: str
+    place: str
     metric: str
     higher_is_better: bool
     value: float | None
@@ -98,7 +102,7 @@ def own_table(chosen: Record) -> Comparison:
     assert chosen.folder is not None
     own = chosen.folder.parent
     rivals = {_row(runs[0]): last_mean(runs) for folder, runs in _rows(own.parent).items() if folder != own}
-    return _comparison(chosen, "", chosen.result["last"], rivals)
+    return _comparison(chosen, "", "", chosen.result["last"], rivals)
 
 
 def transfers(name: str, results: Path) -> list[Comparison]:
@@ -109,9 +113,9 @@ def transfers(name: str, results: Path) -> list[Comparison]:
         runs = paper.finished(folder)
         if runs and _uses(runs[0], name):
             spec, place = runs[0].spec, folder.parent.relative_to(results).as_posix()
-            where = f"{spec['task']}, {spec['model']}, {spec['optimizer']}, {spec['epochs']} epochs ({place})"
+            where = f"{spec['task']} with {spec['model']}, {spec['epochs']} epochs"
             rivals = {_row(some[0]): last_mean(some) for some in _rows(folder.parent).values() if _by_hand(some[0])}
-            found.append(_comparison(runs[0], where, last_mean(runs), rivals))
+            found.append(_comparison(runs[0], where, place, last_mean(runs), rivals))
     return found
 
 
@@ -160,7 +164,7 @@ def card_of(
     )
     results: dict[str, Any] = {OWN: _own(chosen, run, metric), RIVALS: _plain(own.rivals), OTHERS: others}
     for one in moved:
-        results[TRANSFERRED + one.where] = _beside(one)
+        results[f"{TRANSFERRED}{one.where} ({one.place})"] = _beside(one)
     results[FAILS] = where_it_fails(own, moved)
     return replace(
         left, name=name, description=description, results={key: found for key, found in results.items() if found}
@@ -210,13 +214,8 @@ def table(results: Path = paper.RESULTS) -> list[str]:
         own = card.results[OWN]
         reached = [f"{key}: {_told(own[key])}" for key in own if key.startswith(("validation", "test"))]
         reached.append(f"LR: from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
-        cells = [f"{own['metric']}; {'; '.join(reached)}"]
-        for key, found in card.results.items():
-            if key.startswith(TRANSFERRED):
-                numbers = "; ".join(f"{what}: {_told(value)}" for what, value in found.items() if what != "metric")
-                cells.append(f"{key}, {found['metric']}; {numbers}")
         how = f"{card.description} [Record](../{own['record']}/{records.RECORD})"
-        lines.append(f"| `{name}` | {how} | {'<br>'.join(cells)} | {card.results[FAILS]} |")
+        lines.append(f"| `{name}` | {how} | {own['metric']}; {'; '.join(reached)} | {card.results[FAILS]} |")
     return lines if len(lines) > 2 else ["None of them has been made yet."]
 
 
@@ -226,8 +225,10 @@ def _rows(column: Path) -> dict[Path, list[Record]]:
     return {folder: runs for folder, runs in found.items() if runs}
 
 
-def _comparison(run: Record, where: str, value: float | None, rivals: dict[str, float | None]) -> Comparison:
-    return Comparison(where, run.data["metric"]["name"], _higher(run), value, rivals)
+def _comparison(
+    run: Record, where: str, place: str, value: float | None, rivals: dict[str, float | None]
+) -> Comparison:
+    return Comparison(where, place, run.data["metric"]["name"], _higher(run), value, rivals)
 
 
 def _higher(run: Record) -> bool:

@@ -45,17 +45,17 @@ def times(column: Path, rows: Sequence[str]) -> dict[str, Time]:
     return found
 
 
-def seconds(column: Path, rows: Sequence[str], beside: str = "Fixed") -> list[str]:
+def _told(found: dict[str, Time], beside: str = "Fixed") -> list[str]:
     """A row a method, and how it compares with one of them where that was run."""
-    found = times(column, rows)
     if not found:
         return NOTHING
     devices = ", ".join(dict.fromkeys(time.device for time in found.values()))
-    lines = [f"| {devices} | seconds an epoch | against {beside} | epochs, runs |", "| --- | --- | --- | --- |"]
-    base = found[beside].seconds if beside in found else 0.0
+    against = [f"against {beside}"] if beside in found else []
+    heads = [devices, "seconds an epoch", *against, "epochs, runs"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for row, time in found.items():
-        ratio = f"{time.seconds / base:.2f}" if base else ""
-        lines.append(f"| {row} | {short_text(time.seconds)} | {ratio} | {time.epochs}, {time.runs} |")
+        ratio = [f"{time.seconds / found[beside].seconds:.2f}"] if against else []
+        lines.append(f"| {' | '.join((row, short_text(time.seconds), *ratio, f'{time.epochs}, {time.runs}'))} |")
     return lines
 
 
@@ -66,10 +66,15 @@ def timing() -> list[str]:
     lines = [f"| {device}, measured in turns | seconds an epoch | against the lab's |", "| --- | --- | --- |"]
     for name, words in PLAIN.items():
         lines.append(f"| {words} | {found[f'{name}_s']:.2f} | {found[f'{name}_s'] / found['cosine_s']:.2f} |")
+    return [*_told(methods()), "", *lines]
+
+
+def methods() -> dict[str, Time]:
+    """Every method of the paper's figure, alone on the GPU."""
     rows = [cell.row for cell in time_recipe.cells("short")]
-    return [*seconds(paper.place("time", "short") / slug(time_recipe.COLUMN), rows), "", *lines]
+    return times(paper.place("time", "short") / slug(time_recipe.COLUMN), rows)
 
 
 def large() -> list[str]:
     """WideResNet-28-10 on CIFAR-100, a few epochs of Table 1 at its own scale, alone on the GPU."""
-    return seconds(paper.RESULTS / "large" / "cifar-100", list(table1_recipe.PAPER["CIFAR-100"]))
+    return _told(times(paper.RESULTS / "large" / "cifar-100", list(table1_recipe.PAPER["CIFAR-100"])))

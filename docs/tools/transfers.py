@@ -26,24 +26,38 @@ def columns() -> list[beside.Column]:
 
 def transfers() -> list[str]:
     """Pictures, then text; then how far what was learned is from the best of what was not."""
-    gaps = {head: found for head, found in shortfalls().items() if found}
-    lines = [f"{head}, against the best hand-designed row: {_said(found)}." for head, found in gaps.items()]
-    return [*beside.tables(columns(), every_row=True), *lines]
+    return [*beside.tables(columns(), every_row=True), *_against_the_best()]
 
 
 def shortfalls() -> dict[str, dict[str, float]]:
     """By how much each learned row is worse than the best hand-designed one, by column and row; below 0 where it is better."""
     return {
-        column.head: {
-            row: gap
-            for row in LEARNED
-            if (gap := column.shortfall(row, [rival for rival in column.cells if rival not in LEARNED])) is not None
-        }
+        column.title: {row: gap for row in LEARNED if (gap := column.shortfall(row, by_hand(column))) is not None}
         for column in columns()
     }
 
 
-def _said(gaps: dict[str, float]) -> str:
-    return "; ".join(
-        f"{row} {'worse' if gap > 0 else 'better'} by {metric_text(abs(gap))}" for row, gap in gaps.items()
-    )
+def by_hand(column: beside.Column) -> list[str]:
+    """The rows that nobody had to learn."""
+    return [row for row in column.cells if row not in LEARNED]
+
+
+def _against_the_best() -> list[str]:
+    gaps = {title: found for title, found in shortfalls().items() if found}
+    rows = [row for row in LEARNED if any(row in found for found in gaps.values())]
+    if not rows:
+        return []
+    best = {column.title: column.best(by_hand(column)) for column in columns()}
+    lines = [
+        f"| against the best hand-designed row | which is | {' | '.join(rows)} |",
+        f"| --- | --- |{' --- |' * len(rows)}",
+    ]
+    lines += [
+        f"| {title} | {best[title]} | {' | '.join(_said(found.get(row)) for row in rows)} |"
+        for title, found in gaps.items()
+    ]
+    return ["", *lines]
+
+
+def _said(gap: float | None) -> str:
+    return "" if gap is None else f"{metric_text(abs(gap))} {'worse' if gap > 0 else 'better'}"

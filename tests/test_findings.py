@@ -1,0 +1,273 @@
+"""What the documents say about runs of the paper's tables and about transfers stands in records."""
+
+import math
+import re
+import sys
+from pathlib import Path
+from statistics import mean
+
+from mlrsnet.lab import records
+from mlrsnet.lab.recipes import table1, table2, table3
+from mlrsnet.lab.recipes.rows import SHIPPED
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+import paper  # noqa: E402  the paper's numbers beside ours
+import transfers  # noqa: E402  schedules where they were not learned
+
+HAND_DESIGNED = ("fixed", "multistep", "exponential", "sgdr", "adam")
+TRANSFERS = (
+    "CIFAR-100, ResNet-18",
+    "SVHN, ResNet-18",
+    "TinyImageNet, ResNet-18",
+    "CIFAR-10, ShuffleNetV2",
+    "CIFAR-10, MobileNetV2",
+)
+
+
+def read(document):
+    """Without line breaks."""
+    return " ".join((ROOT / document).read_text().split())
+
+
+def told_about_algorithm_1():
+    return read("docs/algorithm_1.md")
+
+
+def column(recipe, name):
+    """Runs of a recipe's column that came to their end, by folder of their row."""
+    rows = {folder.name: paper.finished(folder) for folder in sorted((paper.RESULTS / recipe / name).iterdir())}
+    return {row: runs for row, runs in rows.items() if runs}
+
+
+def results(runs, which="last"):
+    return [run.result[which] for run in runs]
+
+
+def test_what_is_said_about_60_epochs_of_table1_is_recorded():
+    told, runs = told_about_algorithm_1(), column("table1_short", "cifar-10")
+    ours, rivals = results(runs["mlr-snet"]), {name: results(runs[name]) for name in (*HAND_DESIGNED, "hd")}
+    assert len(ours) == 3
+    assert max(results(runs["l4"])) < min(ours)
+    assert max(ours) < min(map(min, rivals.values()))  # below every run of every row but L4's
+    assert min(map(mean, rivals.values())) - mean(ours) > 5  # 5 points below the next
+    assert f"differ by up to {max(ours) - min(ours):.1f} points" in told
+    assert mean(rivals["multistep"]) > mean(rivals["hd"]) > mean(rivals["fixed"]) > mean(rivals["exponential"])
+    assert max(HAND_DESIGNED, key=lambda name: mean(results(runs[name], "best"))) == "sgdr"
+    assert max(HAND_DESIGNED, key=lambda name: mean(rivals[name])) != "sgdr"
+    rates = [lr for run in runs["l4"] for lr in run.trace["lr"]]
+    assert (
+        f"every {runs['l4'][0].trace['step'][1]}rd step, the LR is never above {math.ceil(max(rates) * 1e4) / 1e4}"
+        in told
+    )
+
+
+def test_the_hyper_lr_of_hd_is_the_best_on_validation_pictures():
+    trials = column("table1_short", "cifar-10-hyper-lr-of-hd-chosen-by-validation")
+    best = max(trials.values(), key=lambda runs: runs[0].result["val_metric"])[0]
+    for run in column("table1_short", "cifar-10")["hd"]:
+        assert run.spec["schedule_options"] == best.spec["schedule_options"]
+
+
+def test_what_is_said_about_200_epochs_of_table1_is_recorded():
+    told, runs = told_about_algorithm_1(), column("table1_paper", "cifar-10")
+    last, best = ({name: mean(results(found, which)) for name, found in runs.items()} for which in ("last", "best"))
+    below = {name: last["multistep"] - value for name, value in last.items()}
+    assert f"it ends {below['mlr-snet']:.1f} points below MultiStep, with T_val 300" in told
+    assert f"the default of the authors' code, {below['mlr-snet-t-val-300']:.1f}." in told
+    assert (
+        f"T_val 300 has {best['mlr-snet-t-val-300']:.2f} %, as SGDR does, and MultiStep {best['multistep']:.2f} %"
+        in told
+    )
+    assert best["mlr-snet-t-val-300"] == best["sgdr"] > best["multistep"]
+    assert last["sgdr"] < last["multistep"]
+    assert f"the training {last['mlr-snet-t-val-300'] - last['mlr-snet']:.1f} points better" in told
+    assert f"end {below['authors-checkpoints']:.1f} points below MultiStep" in told
+    assert (
+        f"reaches {last['universal']:.2f} % with nothing tuned: {-below['universal']:.1f} points above MultiStep"
+        in told
+    )
+    assert f"{last['universal']:.2f} % at 200" in told
+    assert max(last, key=last.get) == "universal"
+    assert len(last) == 7
+    assert "the default is the best of the seven schedules" in read("docs/results.md")
+    assert f"{-below['universal']:.1f} points above MultiStep" in read("docs/results.md")
+    assert abs(last["universal"] - table2.PAPER["CIFAR-10"]["MultiStep"][0]) < 0.2  # about MultiStep with momentum
+    (steps,) = runs["authors-checkpoints"]
+    assert len({f"{lr:.1g}" for lr in steps.trace["lr"]}) == 3  # two steps down
+
+
+def test_what_is_said_about_the_authors_program_is_recorded():
+    told, (run,) = (
+        told_about_algorithm_1(),
+        paper.runs(paper.RESULTS / "table1_paper/cifar-10/mlr-snet-the-authors-program"),
+    )
+    assert f"It ends at {run.result['last']:.2f} %, with {run.result['best']:.2f} % at best" in told
+    low, spread = table1.PAPER["CIFAR-10"]["MLR-SNet"]
+    assert abs(run.result["last"] - low) <= spread  # ends where the paper is
+    (ours,) = [one for one in paper.meta_trainings("table1_paper") if one.name == table1.THEIRS]
+    assert {f"{one.last_lr:.1g}" for one in (ours, paper.authors_meta_training())} == {"0.02"}
+    assert "the LRs of both end at 0.02" in told
+    assert f"is {paper.AUTHORS['last']:.2f} % at the end and {paper.AUTHORS['best']:.2f} % at best" in told
+    assert "the paper has {:.2f} ± {:.2f}".format(*table1.PAPER["CIFAR-10"]["MLR-SNet"]) in told
+    assert f"on all {run.data['task']['train']:,} pictures" in told
+    updates = run.data["total_steps"] // run.data["steps_per_epoch"]  # one an epoch
+    assert f"which makes {updates}." in told
+
+
+def test_the_default_is_below_all_other_rows_for_most_of_200_epochs():
+    told, folder = told_about_algorithm_1(), paper.RESULTS / "table1_paper" / "cifar-10"
+    default = records.read(folder / "universal" / "seed0")
+    others = [run for row in folder.iterdir() if row.name != "universal" for run in paper.runs(row)]
+    high = [line["epoch"] for line in default.epochs if line["lr"] > 0.5]
+    assert f"is above 0.5 until epoch {high[-1]}." in told
+    first, last = map(int, re.search(r"From epoch (\d+) to epoch (\d+) it is below every other row", told).groups())
+    below = {
+        line["epoch"]
+        for line in default.epochs
+        if all(line["test_metric"] < run.epochs[line["epoch"] - 1]["test_metric"] for run in others)
+    }
+    assert set(range(first, last + 1)) <= below
+    assert not {first - 1, last + 1} & below
+    assert default.result["epoch"] == last + 12  # in the last twelve epochs it passes them all
+    assert default.result["epoch"] not in below
+
+
+def test_what_is_said_about_updates_is_recorded():
+    told, runs = told_about_algorithm_1(), paper.meta_trainings("table1_paper")
+    often = [run for run in runs if run.name == "MLR-SNet"]
+    rarely = [run for run in runs if run.name == "MLR-SNet, T_val 300"]
+    assert f"have {often[0].updates} updates." in told
+    assert f"With T_val 300 the 200 epochs have {rarely[0].updates} updates: the LR ends higher" in told
+    assert min(run.last_lr for run in rarely) > max(run.last_lr for run in often)
+    shorter = [*paper.meta_trainings("table1_short"), *paper.meta_trainings("sensitivity_short")]
+    as_many = [run for run in shorter if run.updates == often[0].updates]
+    times = [long.last_lr / run.last_lr for run in as_many for long in often]
+    assert {run.epochs for run in as_many} == {30, 60}
+    assert (round(min(times)), round(max(times))) == (8, 11)  # eight to eleven times below
+
+
+def test_what_is_said_about_penn_treebank_is_recorded():
+    told, runs = told_about_algorithm_1(), column("table3_paper", "2-layer-lstm")
+    last = {name: mean(results(found)) for name, found in runs.items()}
+    (sgd,), (ours,) = runs["sgd-val-strategy"], runs["mlr-snet"]
+    printed = {row: two[0] for row, (two, _) in table3.PAPER.items()}
+    assert abs(last["sgd-val-strategy"] - printed["SGD, val strategy"]) < 0.3
+    assert abs(last["adam-val-strategy"] - printed["Adam, val strategy"]) > 4
+    assert max(last, key=last.get) == "mlr-snet"
+    assert len(last) == 3
+    (short,) = paper.finished(paper.RESULTS / "table3_short/2-layer-lstm/mlr-snet")
+    assert f"the LR begins at {short.trace['lr'][0]:.0f}" in told
+    assert all(line["lr"] < 2 for line in short.epochs[4:])  # below 2 from the end of the fifth epoch on
+    assert short.epochs[3]["lr"] >= 2
+    assert ours.epochs[8]["lr"] >= 2 > ours.epochs[9]["lr"]  # below 2 after the tenth
+    assert all(line["lr"] < 4 for line in ours.epochs[9:])
+    assert f"stays at 20 for {sum(line['lr'] == 20 for line in sgd.epochs)} epochs" in told
+    assert f"lowest at epoch {ours.result['best_epoch']}, without having caught up" in told
+    assert ours.result["best"] > last["sgd-val-strategy"]
+
+
+def test_what_is_said_about_networks_that_cannot_begin_is_recorded():
+    told = told_about_algorithm_1()
+    (learned,), runs = (
+        paper.finished(paper.RESULTS / "table3_paper/2-layer-lstm/mlr-snet"),
+        column("transfer_short", "penn-treebank-3-layer-lstm"),
+    )
+    third = learned.epochs[len(learned.epochs) // 3]["lr"]
+    assert f"After a third of this one the LR has fallen from {learned.epochs[0]['lr']:.0f} to {third:.2f}" in told
+    (from_text,), (official,), (sgd,) = (
+        runs[row] for row in ("mlr-snet-shipped-from-text", "authors-checkpoints", "sgd-val-strategy")
+    )
+    assert f"gives {from_text.epochs[0]['lr']:.2f} where a training begins" in told
+    assert f"is at {from_text.result['last']:.0f} after {from_text.spec['epochs']} epochs" in told
+    assert f"they begin with {official.epochs[0]['lr']:.0f}, and end at {official.result['last']:.2f}" in told
+    assert f"near SGD's {sgd.result['last']:.2f}" in told
+
+
+def test_what_is_said_about_transfers_is_recorded():
+    gaps = transfers.shortfalls()
+    new = {name: next(gap["Universal"] for title, gap in gaps.items() if title.startswith(name)) for name in TRANSFERS}
+    better, worse = [-new[name] for name in TRANSFERS[:3]], [new[name] for name in TRANSFERS[3:]]
+    told = read("docs/results.md")
+    assert "by {:.2f}, {:.2f} and {:.2f} points, and worse on the two networks".format(*better) in told
+    assert "of depthwise convolutions, by {:.2f} and {:.2f}".format(*worse) in told
+    assert "TinyImageNet, by 2 to 9 points" in told
+    assert min(better) > 2
+    assert max(better) < 9.5
+    readme = read("README.md")
+    for words, gap in zip(
+        ("on CIFAR-100 by {:.1f} points", "on SVHN by {:.1f}", "on TinyImageNet by {:.1f}"), better, strict=True
+    ):
+        assert words.format(gap) in readme
+    assert "below it with ShuffleNetV2 by {:.1f} and with MobileNetV2 by {:.1f}".format(*worse) in readme
+    default = read("docs/why_full_horizon.md")
+    assert (
+        "{:.1f} points below MultiStep with momentum on ShuffleNetV2, {:.1f} on MobileNetV2".format(*worse) in default
+    )
+
+
+def test_what_is_said_about_transfers_of_algorithm_1_is_recorded():
+    told, gaps = read("docs/results.md"), transfers.shortfalls()
+    left = {title: found[SHIPPED] for title, found in gaps.items()}
+    assert len(left) == 6
+    near = {title for title, gap in left.items() if abs(gap) < 0.25}
+    assert {title.split(",")[0] for title in near} == {"SVHN", "TinyImageNet"}
+    pictures = [gap for title, gap in left.items() if title not in near and "LSTM" not in title]
+    assert f"and is {min(pictures):.1f} to {max(pictures):.1f} points worse on the other pictures" in told
+    checkpoints = {title.split(",")[0]: found["Authors' checkpoints"] for title, found in gaps.items()}
+    assert (
+        "{:.1f} and {:.1f} points behind".format(*(checkpoints[name] for name in ("CIFAR-100", "TinyImageNet"))) in told
+    )
+    assert max(checkpoints["SVHN"], checkpoints["Penn Treebank"]) < 1  # close
+    exponential = column("transfer_short", "svhn")["exponential"][0]
+    assert exponential.result["last"] < 25  # has decayed before the network starts to learn
+    assert exponential.epochs[9]["lr"] < 0.01
+
+
+def test_what_is_said_about_the_default_on_penn_treebank_is_recorded():
+    told, runs = read("docs/why_full_horizon.md"), column("transfer_short", "penn-treebank-3-layer-lstm")
+    (sgd,), (adam,), (ours,), (over_adam,) = (
+        runs[row] for row in ("sgd-val-strategy", "adam-val-strategy", "universal", "universal-over-adam")
+    )
+    assert f"a perplexity of {ours.result['last']:.0f}, SGD from 20 at {sgd.result['last']:.0f}" in told
+    assert max(ours.trace["lr"]) < 2
+    assert f"up to {max(over_adam.trace['lr']):.3f}" in told
+    assert f"falls to {adam.epochs[-1]['lr']}, and ends at {over_adam.result['last']:.0f}" in told
+
+
+def test_what_is_said_about_the_pace_of_algorithm_1_is_recorded():
+    told, runs = told_about_algorithm_1(), {run.name: run for run in paper.meta_trainings("sensitivity_short")}
+    early, whole = sum(sum(run.falls[:5]) for run in runs.values()), [sum(run.falls) for run in runs.values()]
+    assert f"of the eight trainings {early} of {5 * len(runs)} say" in told
+    assert f"in all of their epochs {min(whole)} to {max(whole)} of 30" in told
+    own_cell = [
+        run for run in sorted(runs.values(), key=lambda run: run.travel) if run.name not in paper.OTHER_THAN_PACE
+    ]
+    ends = [run.last_lr for run in own_cell]
+    assert len(ends) == 6
+    assert ends == sorted(ends, reverse=True)
+    assert f"from {ends[0]:.2f}, where it hardly moved, to {ends[-1]:.6f}" in told
+    longer = paper.meta_trainings("table1_short")
+    assert {run.updates for run in longer} == {runs["T_val 15"].updates}
+    assert all(0.8 < run.last_lr / runs["T_val 15"].last_lr < 1.3 for run in longer)  # the three of 60 epochs
+    assert f"With {runs['T_val 15'].updates / runs['T_val 100'].updates:.1f} times the updates" in told
+
+
+def test_what_is_said_about_the_outcomes_of_algorithm_1_is_recorded():
+    told, runs = told_about_algorithm_1(), {run.name: run for run in paper.meta_trainings("sensitivity_short")}
+    near = [run for run in runs.values() if 0.1 < run.travel < 0.2]
+    (cosine,) = paper.finished(paper.RESULTS / "horizon_short/cifar-10/cosine-0-1")
+    below = [cosine.result["last"] - run.accuracy for run in near]
+    falls = [run.first_lr / run.last_lr for run in near]
+    assert f"falls by a factor of {min(falls):.0f} to {max(falls):.0f}, and" in told
+    assert f"end {min(below):.1f} to {max(below):.1f} points below a cosine from 0.1" in told
+    assert f"end at {runs['T_val 15'].accuracy:.0f} % and {runs['meta LR 0.01'].accuracy:.0f} %" in told
+    for name in ("t-val-15", "meta-lr-0-01"):
+        (run,) = paper.finished(paper.RESULTS / "sensitivity_short/cifar-10" / name)
+        assert run.epochs[5]["lr"] < 0.004  # after six epochs
+    theirs, own = runs["the authors' cell"], runs["T_val 100"]
+    seeds = results(column("table1_short", "cifar-10")["mlr-snet"])
+    for other in (theirs, runs["leaky"]):  # neither makes more than seeds do
+        assert abs(other.accuracy - own.accuracy) < max(seeds) - min(seeds)
+    assert f"begins at {theirs.first_lr:.2f} instead of {own.first_lr:.2f} and ends ten times above" in told
+    assert 9.5 < theirs.last_lr / own.last_lr < 10.5

@@ -195,6 +195,34 @@ def test_l4_hd_and_rtho_learn_and_end_alike_if_they_are_stopped(schedule, option
     assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
 
 
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+@pytest.mark.parametrize(("schedule", "options", "optimizer"), OWN_OPTIMIZERS)
+def test_l4_hd_and_rtho_take_the_steps_of_an_eager_training(schedule, options, optimizer, clip_norm, monkeypatch):
+    spec = replace(own(schedule, options, optimizer), epochs=1, clip_norm=clip_norm)
+    captured = run(spec, device="cuda")
+    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    eager = run(spec, device="cuda")
+    assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=1e-2, abs=1e-3)
+    assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=1e-2)
+
+
+def test_both_passes_of_rtho_are_captured_and_the_first_anew_where_its_derivative_begins_anew():
+    with reproducible(DEVICE, False):
+        training = Training(replace(own("rtho", {"hyper_lr": 1e-5}, "sgd"), deterministic=False), DEVICE)
+        for _ in range(6):
+            training.step()
+        first = training.graphs.own
+        assert first is not None
+        assert training.graphs.held_out is not None
+        training.step()
+        assert training.graphs.own is first
+        training.decider.optimizer._forget()
+        for _ in range(3):
+            training.step()
+        assert training.graphs.own is not first
+        assert len(training.graphs.own[0]) == len(list(training.model.parameters()))
+
+
 @pytest.mark.parametrize(("schedule", "options"), [("hd", {"hyper_lr": 1e-4}), ("rtho", {"hyper_lr": 1e-5})])
 def test_the_gpu_adapts_the_lr_as_the_cpu_does(schedule, options):
     spec = replace(own(schedule, options, "sgd"), epochs=1)

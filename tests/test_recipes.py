@@ -121,12 +121,16 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
 
 
 @pytest.mark.parametrize("scale", ["short", "paper"])
-def test_text_also_has_what_was_learned_from_text_and_the_default_over_adam(scale):
+def test_text_also_has_what_was_learned_from_text_and_the_defaults_over_sgd_and_adam(scale):
     cells = {cell.row: cell.spec for cell in RECIPES["transfer"].cells(scale) if "Treebank" in cell.column}
     text, over_adam = cells["SGD, val strategy"], cells["Adam, val strategy"]
     assert cells[transfer.FROM_TEXT] == replace(text, schedule="learned", schedule_options={"schedule": "ptb-lstm"})
-    learned = {"schedule": "learned", "schedule_options": {"schedule": "universal"}}
-    assert cells[transfer.OVER_ADAM] == replace(over_adam, **learned)
+    for row, base, schedule in (
+        (transfer.OVER_ADAM, over_adam, "universal"),
+        (transfer.RELATIVE, text, "universal-relative"),
+        (transfer.RELATIVE_OVER_ADAM, over_adam, "universal-relative"),
+    ):
+        assert cells[row] == replace(base, schedule="learned", schedule_options={"schedule": schedule})
 
 
 def test_one_thing_at_a_time_is_changed_in_algorithm_1():

@@ -176,6 +176,8 @@ TRANSFERS = {
     "MLR-SNet, shipped": ("#CC79A7", 1.4),
     "MLR-SNet, shipped, from text": ("#D55E00", 1.4),
     "Universal, over Adam": ("#009E73", 1.4),
+    "Universal, relative": ("#F0E442", 1.8),
+    "Universal, relative, over Adam": ("#E69F00", 1.4),
 }
 """The others are hand-designed: the best of them and the rest."""
 

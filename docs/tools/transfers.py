@@ -9,7 +9,8 @@ from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, TRANSFERRED
 from mlrsnet.lab.report.numbers import metric_text
 
 RECIPES = ("epochs", "networks", "transfer", "imagenet")
-LEARNED = (TRANSFERRED, SHIPPED, *READY_MADE, transfer.FROM_TEXT, transfer.OVER_ADAM)
+TEXT_ONLY = (transfer.FROM_TEXT, transfer.OVER_ADAM, transfer.RELATIVE, transfer.RELATIVE_OVER_ADAM)
+LEARNED = (TRANSFERRED, SHIPPED, *READY_MADE, *TEXT_ONLY)
 NAMES = {
     **{f"{horizon} epochs": "CIFAR-100, ResNet-18" for horizon in epochs.HORIZONS},
     **{network: f"CIFAR-10, {network}" for network in networks.NETWORKS},

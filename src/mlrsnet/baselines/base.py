@@ -180,14 +180,19 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def number(name: str, loss: Any) -> float:
-    """A loss as a float, which may be not finite; one clear error where it is not one number."""
+    """A loss as a float, which may be not finite; one clear error where it is not one number. Waits for the device."""
+    check_number(name, loss)
+    return float(loss.detach() if isinstance(loss, Tensor) else loss)
+
+
+def check_number(name: str, loss: Any) -> None:
+    """ValueError or TypeError for what is not one number; waits for nothing."""
     if isinstance(loss, Tensor) and loss.numel() != 1:
         raise ValueError(
             f"{name} must be one number, got a tensor of shape {tuple(loss.shape)}: pass the mean of a batch"
         )
     if isinstance(loss, bool | str) or not hasattr(loss, "__float__"):
         raise TypeError(f"{name} must be a tensor or a number, got {loss!r}")
-    return float(loss.detach() if isinstance(loss, Tensor) else loss)
 
 
 def _no_tensor(name: str, value: Any) -> Any:

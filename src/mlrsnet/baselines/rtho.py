@@ -34,10 +34,10 @@ from mlrsnet.baselines.base import (
     Rule,
     Tensors,
     check_dense,
+    check_number,
     dot,
     lr,
     lr_of,
-    number,
     recall,
     remember,
     with_decay,
@@ -114,11 +114,8 @@ class RTHO(Baseline):
         parameters = [p for p in self._trained() if "sensitivity" in self.state.get(p, {})]
         if not parameters:
             return 0.0
-        with torch.enable_grad(), buffers_put_back():
-            loss = _with_graph("val_closure", val_closure())
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        sensitivities = [self.state[p]["sensitivity"] for p in parameters]
-        return dot((g, z) for g, z in zip(found, sensitivities, strict=True) if g is not None)
+        found = self._val_gradients(val_closure, parameters)
+        return dot((g, self.state[p]["sensitivity"]) for p, g in zip(parameters, found, strict=True) if g is not None)
 
     def step(self, train_closure: Closure, val_closure: Closure) -> Tensor:  # type: ignore[override]
         """One step of the LR and one of the weights; returns the training loss, detached."""
@@ -131,6 +128,8 @@ class RTHO(Baseline):
             slope = self.hypergradient(val_closure)
             alpha = max(0.0, alpha - reference["hyper_lr"] * slope) if math.isfinite(slope) else alpha
         loss, parameters, found, curved = self._derivatives(train_closure)
+        if reference["clip_norm"] is not None:
+            found, curved = clipped(found, curved, reference["clip_norm"])
         if not math.isfinite(float(loss)) or not math.isfinite(dot((g, g) for g in found)):
             self._leave_out("a training loss or its gradient")
             return loss
@@ -156,12 +155,18 @@ class RTHO(Baseline):
             Y = torch._foreach_add(Y, recall(states, "momentum_sensitivity", Y), alpha=mu)
             remember(states, "momentum", v)
             remember(states, "momentum_sensitivity", Y)
-        Z = torch._foreach_sub(torch._foreach_sub(Z, v, alpha=ratio), Y, alpha=group["lr"])
+        torch._foreach_sub_(Z, v, alpha=ratio)  # in place: a captured pass finds it where it was
+        torch._foreach_sub_(Z, Y, alpha=group["lr"])
         remember(states, "sensitivity", Z)
         torch._foreach_sub_(w, v, alpha=group["lr"])
 
+    def _val_gradients(self, closure: Closure, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        """Of the validation loss; reads nothing back, so that it can be captured in a CUDA graph."""
+        with torch.enable_grad(), buffers_put_back():
+            return torch.autograd.grad(_with_graph("val_closure", closure()), parameters, allow_unused=True)
+
     def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Tensors, Tensors]:
-        """The training loss, the parameters that it depends on, its gradients there, and H Z; both as clipped."""
+        """The training loss, the parameters that it depends on, its gradients there, and H Z; reads nothing back either."""
         with torch.enable_grad(), twice_differentiable():
             loss = _with_graph("train_closure", closure())
             everything = self._trained()
@@ -170,23 +175,18 @@ class RTHO(Baseline):
             parameters, graph = [p for p, _ in pairs], [g for _, g in pairs]
             check_dense(graph)
             curved = self._second(parameters, graph)
-        detached, clip_norm = [g.detach() for g in graph], self.param_groups[0]["clip_norm"]
-        if clip_norm is None:
-            return loss.detach(), parameters, detached, curved
-        return loss.detach(), parameters, *clipped(detached, curved, clip_norm)
+        return loss.detach(), parameters, [g.detach() for g in graph], curved
 
     def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
-        """H Z = grad <g, Z>, as H is symmetric."""
-        inner = [
-            (g * self.state[p]["sensitivity"]).sum()
+        """H Z = grad <g, Z>, as H is symmetric: a backward pass from g that begins with Z."""
+        moved = {
+            g: self.state[p]["sensitivity"]
             for p, g in zip(parameters, graph, strict=True)
             if g.requires_grad and "sensitivity" in self.state.get(p, {})
-        ]
-        device = parameters[0].device if parameters else None
+        }
         found: Sequence[Tensor | None] = [None] * len(parameters)
-        if inner:
-            total = torch.stack([part.to(device) for part in inner]).sum()
-            found = torch.autograd.grad(total, parameters, allow_unused=True)
+        if moved:
+            found = torch.autograd.grad(list(moved), parameters, list(moved.values()), allow_unused=True)
         return [torch.zeros_like(p) if hz is None else hz for p, hz in zip(parameters, found, strict=True)]
 
     def _trained(self) -> list[Tensor]:
@@ -266,7 +266,7 @@ def twice_differentiable() -> Iterator[None]:
 
 
 def _with_graph(name: str, loss: Any) -> Tensor:
-    number(f"what {name} returns", loss)
+    check_number(f"what {name} returns", loss)
     if not isinstance(loss, Tensor) or not loss.requires_grad:
         raise ValueError(f"{name} must return a loss with its graph, got {loss!r}: do not detach it or call item()")
     return loss.reshape(())

@@ -1,10 +1,10 @@
 """One training in progress: data, model, optimizer and decider, advanced a step at a time."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from mlrsnet.lab.averaging import averages, evaluation_weights
 from mlrsnet.lab.deciders import Setting
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.spec import RunSpec
+
+T = TypeVar("T")
 
 WARM_UP = 3
 """Steps taken eagerly on a GPU before the step is captured: what allocates or tunes at the first time has done so."""
@@ -61,7 +63,7 @@ class Training:
         else:
             self.whole_step()
             self._eager_steps += 1
-            if self.device.type == "cuda" and self._eager_steps == WARM_UP and not self.decider.own_gradients:
+            if self.device.type == "cuda" and self._eager_steps == WARM_UP:
                 self.graphs = Graphs(self)
         self.step_count += 1
 
@@ -146,6 +148,10 @@ class Training:
             buffer.copy_(value)
         return loss.detach(), gradients
 
+    def replayed(self, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
+        """What a decider's own call makes of the batch that is ready, the model and these tensors."""
+        return call() if self.graphs is None else self.graphs.own_call(call, tensors)
+
     def whole_step(self) -> None:
         """A step whose batch is ready."""
         if self.decider.own_gradients:
@@ -177,6 +183,7 @@ class Training:
             val_loss=self.val_loss,
             val_gradients=self.val_gradients,
             train_loss=self.train_loss,
+            replayed=self.replayed,
             clip_norm=self.spec.clip_norm,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
             folder=self.folder,
@@ -210,12 +217,15 @@ class Graphs:
         self.gradients: tuple[torch.cuda.CUDAGraph, Tensor, list[Tensor | None]] | None = None
         self.held_out: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Sequence[Tensor | None]]] | None = None
         self.held_out_is_warm = False
+        self.own: tuple[list[int], torch.cuda.CUDAGraph, Any] | None = None
         has_tensor_lr = isinstance(training.optimizer.param_groups[0]["lr"], Tensor)
         self.capturable = training.decider.capturable and has_tensor_lr
 
     def step(self) -> None:
         """A step whose batch is ready."""
-        if self.capturable and not self.training.decider.is_due():
+        if self.training.decider.own_gradients:
+            self.training.whole_step()
+        elif self.capturable and not self.training.decider.is_due():
             self._replay_whole()
         else:
             self.training.decide(self._replay_gradients())
@@ -230,6 +240,17 @@ class Graphs:
         graph, found = self.held_out
         graph.replay()
         return found
+
+    def own_call(self, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
+        """Captured anew where the tensors are others than before."""
+        places = [tensor.data_ptr() for tensor in tensors]
+        if self.own is None or self.own[0] != places:
+            self.own = None  # lets go of its memory first
+            self.own = places, *captured(call)
+        _, graph, found = self.own
+        graph.replay()
+        result: T = found
+        return result
 
     def _replay_whole(self) -> None:
         if self.whole is None:

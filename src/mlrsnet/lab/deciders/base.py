@@ -18,8 +18,9 @@ class Setting:
 
     `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
     the order of the model's parameters, with the model left as it was. `train_loss()` is the loss of the step's training
-    batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too.
-    `folder` is the run's, where it has one.
+    batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too,
+    and `replayed(call, tensors)` what `call` makes of that batch, the model and these tensors, on a GPU from a CUDA graph:
+    always the same call, which reads nothing back. `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -32,6 +33,7 @@ class Setting:
     val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
+    replayed: Callable[[Callable[[], Any], Sequence[Tensor]], Any]
     clip_norm: float | None = None
     learned_on: str = ""
     folder: Path | None = None
@@ -44,7 +46,7 @@ class Decider:
     a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
     is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
     an evaluation after every epoch. With `own_gradients = True` no gradients are in place, as the method needs more than
-    these: `own_step` stands for `step` and for all that comes before it, and is never captured.
+    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only.
     """
 
     capturable = True

@@ -1,10 +1,31 @@
 """RTHO: the LR goes down the slope of the validation loss through the whole training so far."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from torch import Tensor
 from torch.optim import SGD
 
 from mlrsnet import baselines
+from mlrsnet.baselines.rtho import Closure
 from mlrsnet.lab.deciders.base import OwnOptimizer, Setting
+
+
+class InTheLoop(baselines.RTHO):
+    """Whose two passes are the loop's: CUDA graphs, where it has them."""
+
+    def __init__(self, setting: Setting, **options: Any) -> None:
+        super().__init__(setting.model.parameters(), **options)
+        self.setting = setting
+
+    def _val_gradients(self, closure: Closure, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        _, found = self.setting.val_gradients()
+        gradients: dict[Tensor, Tensor | None] = dict(zip(self.setting.model.parameters(), found, strict=True))
+        return [gradients[parameter] for parameter in parameters]
+
+    def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Any, Any]:
+        sensitivities = [state["sensitivity"] for state in self.state.values() if "sensitivity" in state]
+        return self.setting.replayed(lambda: super(InTheLoop, self)._derivatives(closure), sensitivities)
 
 
 class RTHO(OwnOptimizer):
@@ -15,8 +36,8 @@ class RTHO(OwnOptimizer):
     def __init__(self, setting: Setting, *, hyper_lr: float = 1e-3) -> None:
         super().__init__(setting, (SGD,))
         self.refuse_nesterov()
-        self.optimizer: baselines.RTHO = baselines.RTHO(
-            setting.model.parameters(),
+        self.optimizer: baselines.RTHO = InTheLoop(
+            setting,
             lr=setting.lr,
             hyper_lr=hyper_lr,
             momentum=self.form["momentum"],

@@ -46,8 +46,8 @@ RECIPE = Recipe(
         "all": (
             "What counts are the seconds an epoch, the median, on a machine that does nothing else; accuracies after so few "
             "epochs do not.",
-            "On a GPU the steps of hand-designed and learned schedules are one CUDA graph, of L4 and HD only the gradients, and "
-            "RTHO's are plain calls: part of its time is the loop's, not the method's.",
+            "On a GPU the steps of hand-designed and learned schedules are one CUDA graph, of L4, HD and RTHO only the "
+            "derivatives: part of their time is the loop's, not the method's.",
         ),
         "smoke": (SMOKE,),
     },

@@ -23,9 +23,10 @@ from mlrsnet.lab.recipes.rows import (
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
 FROM_TEXT, OVER_ADAM = "MLR-SNet, shipped, from text", "Universal, over Adam"
+RELATIVE, RELATIVE_OVER_ADAM = "Universal, relative", "Universal, relative, over Adam"
 TEXT_NOTE = (
     f"{FROM_TEXT}: the shipped `ptb-lstm`, which Algorithm 1 left on Penn Treebank with 2 layers. {OVER_ADAM}: Adam as the paper "
-    "has it for text."
+    f"has it for text. {RELATIVE}: the shipped `universal-relative`, whose steps are parts of the weights' length."
 )
 
 
@@ -44,8 +45,15 @@ def cells(scale: str) -> list[Cell]:
     found.append(Cell(TRANSFERRED, column, transferred(text), learned_in=(learned.row, learned.column)))
     if scale == "smoke":
         return found
-    from_text = named(FROM_TEXT, column, text, "ptb-lstm")
-    return [*found, *shipped(text, column), from_text, named(OVER_ADAM, column, table3.over_adam(text), "universal")]
+    adam = table3.over_adam(text)
+    return [
+        *found,
+        *shipped(text, column),
+        named(FROM_TEXT, column, text, "ptb-lstm"),
+        named(OVER_ADAM, column, adam, "universal"),
+        named(RELATIVE, column, text, "universal-relative"),
+        named(RELATIVE_OVER_ADAM, column, adam, "universal-relative"),
+    ]
 
 
 RECIPE = Recipe(

@@ -254,22 +254,23 @@ def test_other_optimizers_and_algorithm_1_are_refused():
 
 SHARDED = """
 import os, sys
-import torch.distributed as dist
+import torch, torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.optim import SGD
 from mlrsnet import LearnedLR
 
 kind, folder = sys.argv[1:]
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 mesh, model = init_device_mesh("cpu", (1,)), nn.Linear(4, 2)
-if kind == "fsdp":
+if kind.startswith("FullyShardedDataParallel"):
+    model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params="original" in kind)
+elif kind == "fully_shard":
     fully_shard(model, mesh=mesh)
 else:  # one weight of two
     model.weight = nn.Parameter(distribute_tensor(model.weight.detach(), mesh, [Shard(0)]))
-assert isinstance(model.weight, DTensor)
 optimizer = SGD(model.parameters(), lr=0.1)
 try:
     LearnedLR(optimizer, folder + "/relative.safetensors", total_steps=5)
@@ -282,9 +283,11 @@ os._exit(0)  # gloo's threads may abort an ordinary exit
 """
 
 
-@pytest.mark.parametrize("kind", ["fsdp", "one weight"])
+@pytest.mark.parametrize(
+    "kind", ["fully_shard", "FullyShardedDataParallel", "FullyShardedDataParallel, original", "one weight"]
+)
 def test_sharded_weights_are_refused_with_what_works_instead(kind, tmp_path):
-    if kind == "fsdp" and torch.torch_version.TorchVersion(torch.__version__) < LOWEST_FSDP:
+    if kind == "fully_shard" and torch.torch_version.TorchVersion(torch.__version__) < LOWEST_FSDP:
         pytest.skip(f"fully_shard on CPUs is right from torch {LOWEST_FSDP} on")
     relative_schedule().save(tmp_path / "relative.safetensors")
     words = [sys.executable, "-c", SHARDED, kind, tmp_path]

@@ -20,7 +20,7 @@ SMALLEST_RATIO = 1e-12
 
 def check(optimizer: Optimizer) -> None:
     """Only optimizers whose direction is known, with weights that are whole."""
-    if any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"]):
+    if any(_is_sharded(parameter) for group in optimizer.param_groups for parameter in group["params"]):
         raise ValueError(
             "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: use a "
             "schedule whose range is not relative, such as 'universal'"
@@ -62,6 +62,11 @@ def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -
 def usable(new: Tensor, old: Tensor) -> Tensor:
     """The new ratio, or the old one where there is none: a gradient that is not finite, or no gradient at all."""
     return torch.where(torch.isfinite(new) & (new > 0), new, old)
+
+
+def _is_sharded(parameter: Tensor) -> bool:
+    """FSDP2's parameters are DTensors; FSDP's are views of this process' part, which torch marks."""
+    return isinstance(parameter, DTensor) or bool(getattr(parameter, "_fsdp_flattened", False))
 
 
 def _length(tensors: list[Tensor]) -> Tensor:

@@ -321,6 +321,7 @@ class Small:
                 "mlp": lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)),
                 "batch-norm": lambda: nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 2)),
                 "lstm": lambda: Recurrent(),
+                "sum": lambda: nn.Sequential(Summed(), nn.Tanh(), nn.Linear(5, 2)),
             }[kind]().double()
         self.x = torch.randn(8, 6, 4, generator=generator, dtype=torch.float64)
         self.y = torch.randint(2, (8, 6), generator=generator)
@@ -349,8 +350,19 @@ class Recurrent(nn.Module):
         return self.out(output[-1])
 
 
+class Summed(nn.Module):
+    """Two weights that enter as their sum: the gradients of both are one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(torch.randn(4, 5)) for _ in range(2))
+
+    def forward(self, x):
+        return x @ (self.a + self.b)
+
+
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.8}, {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3}])
-@pytest.mark.parametrize("kind", ["mlp", "batch-norm", "lstm"])
+@pytest.mark.parametrize("kind", ["mlp", "batch-norm", "lstm", "sum"])
 def test_rthos_hypergradient_is_the_derivative_of_the_whole_training(kind, options):
     """The first group has twice the others' LR, so alpha, the LR of the first, moves the others by half as much."""
     small, step = Small(kind), 1e-5

@@ -13,6 +13,7 @@ from mlrsnet.lab.recipes.rows import SHIPPED
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 import paper  # noqa: E402  the paper's numbers beside ours
+import timing  # noqa: E402  seconds an epoch
 import transfers  # noqa: E402  schedules where they were not learned
 
 HAND_DESIGNED = ("fixed", "multistep", "exponential", "sgdr", "adam")
@@ -222,6 +223,15 @@ def test_what_is_said_about_transfers_of_algorithm_1_is_recorded():
     exponential = column("transfer_short", "svhn")["exponential"][0]
     assert exponential.result["last"] < 25  # has decayed before the network starts to learn
     assert exponential.epochs[9]["lr"] < 0.01
+
+
+def test_what_is_said_about_computing_time_is_recorded():
+    seconds = {row: found.seconds for row, found in timing.methods().items()}
+    assert "MLR-SNet costs hardly more than a hand-designed schedule, learned or transferred" in read("docs/results.md")
+    noise = abs(seconds["MultiStep"] / seconds["Fixed"] - 1)
+    for row in ("MLR-SNet, meta-trained", "MLR-SNet, transferred"):
+        assert seconds[row] / seconds["Fixed"] - 1 < 2 * noise
+    assert seconds["RTHO"] > 5 * seconds["Fixed"]
 
 
 def test_what_is_said_about_the_default_on_penn_treebank_is_recorded():

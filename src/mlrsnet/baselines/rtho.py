@@ -179,24 +179,25 @@ class RTHO(Baseline):
 
     def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
         """H Z = grad <g, Z>, as H is symmetric: a backward pass from g that begins with Z."""
-        moved = {
-            g: self.state[p]["sensitivity"]
+        moved = [  # of parameters that enter as a sum, g is one and the same tensor
+            (g, self.state[p]["sensitivity"])
             for p, g in zip(parameters, graph, strict=True)
             if g.requires_grad and "sensitivity" in self.state.get(p, {})
-        }
+        ]
         found: Sequence[Tensor | None] = [None] * len(parameters)
         if moved:
-            found = torch.autograd.grad(list(moved), parameters, list(moved.values()), allow_unused=True)
+            found = torch.autograd.grad([g for g, _ in moved], parameters, [z for _, z in moved], allow_unused=True)
         return [torch.zeros_like(p) if hz is None else hz for p, hz in zip(parameters, found, strict=True)]
 
     def _trained(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def _forget(self) -> None:
-        """Z grows without bound where the training is unstable; then it begins anew."""
+        """Z grows without bound where the training is unstable; then it begins anew, in the same memory."""
         for state in self.state.values():
-            state.pop("sensitivity", None)
-            state.pop("momentum_sensitivity", None)
+            for name in ("sensitivity", "momentum_sensitivity"):
+                if name in state:
+                    state[name].zero_()
         if not self._has_warned:
             self._has_warned = True
             _check.warn(

@@ -148,9 +148,9 @@ class Training:
             buffer.copy_(value)
         return loss.detach(), gradients
 
-    def replayed(self, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
+    def replayed(self, name: str, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
         """What a decider's own call makes of the batch that is ready, the model and these tensors."""
-        return call() if self.graphs is None else self.graphs.own_call(call, tensors)
+        return call() if self.graphs is None else self.graphs.own_call(name, call, tensors)
 
     def whole_step(self) -> None:
         """A step whose batch is ready."""
@@ -217,7 +217,7 @@ class Graphs:
         self.gradients: tuple[torch.cuda.CUDAGraph, Tensor, list[Tensor | None]] | None = None
         self.held_out: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Sequence[Tensor | None]]] | None = None
         self.held_out_is_warm = False
-        self.own: tuple[list[int], torch.cuda.CUDAGraph, Any] | None = None
+        self.own: dict[str, tuple[list[int], tuple[torch.cuda.CUDAGraph, Any] | None]] = {}
         has_tensor_lr = isinstance(training.optimizer.param_groups[0]["lr"], Tensor)
         self.capturable = training.decider.capturable and has_tensor_lr
 
@@ -241,13 +241,15 @@ class Graphs:
         graph.replay()
         return found
 
-    def own_call(self, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
-        """Captured anew where the tensors are others than before."""
+    def own_call(self, name: str, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
+        """Captured at its second time with these tensors; the first time eagerly, as it may be new to this process."""
         places = [tensor.data_ptr() for tensor in tensors]
-        if self.own is None or self.own[0] != places:
-            self.own = None  # lets go of its memory first
-            self.own = places, *captured(call)
-        _, graph, found = self.own
+        known, kept = self.own.get(name, (None, None))
+        if known != places:
+            self.own[name] = places, None
+            return call()
+        graph, found = kept or captured(call)
+        self.own[name] = places, (graph, found)
         graph.replay()
         result: T = found
         return result

@@ -19,8 +19,9 @@ class Setting:
     `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
     the order of the model's parameters, with the model left as it was. `train_loss()` is the loss of the step's training
     batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too,
-    and `replayed(call, tensors)` what `call` makes of that batch, the model and these tensors, on a GPU from a CUDA graph:
-    always the same call, which reads nothing back. `folder` is the run's, where it has one.
+    and `replayed(name, call, tensors)` what `call` makes of that batch, the model and these tensors, on a GPU from a CUDA
+    graph: under one name the same call in every step, which reads nothing back. What it and `val_gradients()` return is
+    overwritten when they are called next: clone what is kept. `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -33,7 +34,7 @@ class Setting:
     val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
-    replayed: Callable[[Callable[[], Any], Sequence[Tensor]], Any]
+    replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]
     clip_norm: float | None = None
     learned_on: str = ""
     folder: Path | None = None

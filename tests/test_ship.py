@@ -1,11 +1,12 @@
 """What is shipped from runs of Algorithm 1 is chosen by validation, and its card says what the records say."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import paper
 import pytest
+import ship
 
 from mlrsnet import Card, LSTMNet, Schedule, cli, pretrained
 from mlrsnet.gamma import Gamma
@@ -15,9 +16,6 @@ from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "docs" / "tools"))
-import paper  # noqa: E402  the paper's numbers beside ours
-import ship  # noqa: E402  schedules made from records
 
 ACCURACY, PERPLEXITY = {"name": "accuracy", "better": "higher"}, {"name": "perplexity", "better": "lower"}
 LEFT = Card("run", "left", "cifar10", "SGD()", 200, Gamma(), (0.1, 2.3), {}, {"torch": "2.11.0"})
@@ -152,13 +150,13 @@ def test_the_card_says_what_the_records_say(moved):
         "LR at the end": 0.03,
     }
     assert card.results[ship.RIVALS] == {"Exponential": 89.0, RARE: 92.0, "MultiStep": 94.5}
-    assert card.results["transferred to svhn with resnet18, 2 epochs (transfer_paper/svhn)"] == {
+    assert card.results["transferred to svhn with resnet18, 2 epochs (transfer_paper/svhn/ours)"] == {
         "metric": "accuracy",
         "test, last epoch": 96.0,
         "best hand-designed, MultiStep": 97.0,
         "worst hand-designed, Fixed": 95.0,
     }
-    assert card.results["transferred to alone with resnet18, 2 epochs (transfer_paper/alone)"] == {
+    assert card.results["transferred to alone with resnet18, 2 epochs (transfer_paper/alone/ours)"] == {
         "metric": "accuracy",
         "test, last epoch": ship.DIVERGED,
     }

@@ -56,8 +56,8 @@ def method(spec: RunSpec) -> float:
 
 @cache
 def _own_loops() -> dict[str, float]:
-    measured = timing.methods()
-    return {row.lower(): measured[row].seconds / measured["Fixed"].seconds for row in ("L4", "HD", "RTHO")}
+    measured = timing.ratios(timing.methods())
+    return {row.lower(): measured[row] for row in ("L4", "HD", "RTHO")}
 
 
 def seconds(spec: RunSpec) -> float:

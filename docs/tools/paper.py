@@ -8,7 +8,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from mlrsnet.hand_designed import HAND_DESIGNED
 from mlrsnet.lab import records
+from mlrsnet.lab.optimizers import EAGER
 from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes import table3 as table3_recipe
@@ -53,6 +55,11 @@ def last_mean(found: Sequence[Record]) -> float | None:
     if not found or any(run.status != records.FINISHED or run.result.get("last") is None for run in found):
         return None
     return mean(run.result["last"] for run in found)
+
+
+def by_hand(run: Record) -> bool:
+    """Whether nothing but its LR at the beginning is behind its LRs; Schedule-Free and Prodigy find LRs of their own."""
+    return run.spec["schedule"] in (*HAND_DESIGNED, "val-strategy") and run.spec["optimizer"] not in EAGER
 
 
 def told(found: list[Record]) -> str:

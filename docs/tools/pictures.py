@@ -176,7 +176,7 @@ TRANSFERS = {
     "MLR-SNet, shipped": ("#CC79A7", 1.4),
     "MLR-SNet, shipped, from text": ("#D55E00", 1.4),
     "Universal, over Adam": ("#009E73", 1.4),
-    "Universal, relative": ("#F0E442", 1.8),
+    "Universal, relative": ("#7F3C8D", 1.8),
     "Universal, relative, over Adam": ("#E69F00", 1.4),
 }
 """The others are hand-designed: the best of them and the rest."""
@@ -194,7 +194,7 @@ def draw_transfers(out: Path) -> None:
             label, colour, width = (row, *TRANSFERS[row]) if row in TRANSFERS else other
             points = [(line["epoch"], line["test_metric"]) for line in run.epochs]
             (labels[label],) = axes.plot(*zip(*points, strict=True), color=colour, linewidth=width)
-        ends = [run.result["last"] for runs in column.runs.values() for run in runs]
+        ends = [end for row in column.runs if (end := column.mean(row)) is not None]
         if column.metric == "test perplexity":
             axes.set(yscale="log", ylim=(0.95 * min(ends), 800))
             axes.set_yticks([100, 200, 400, 800], ["100", "200", "400", "800"])

@@ -14,15 +14,12 @@ import paper
 from paper import last_mean
 
 from mlrsnet import Card, Schedule, pretrained
-from mlrsnet.hand_designed import HAND_DESIGNED
 from mlrsnet.lab import records
-from mlrsnet.lab.optimizers import EAGER
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import metric_text
 
-BY_HAND = (*HAND_DESIGNED, "val-strategy")
 OWN, OTHERS, RIVALS = (
     "its own meta-training",
     "other candidates, validation",
@@ -112,9 +109,11 @@ def transfers(name: str, results: Path) -> list[Comparison]:
     for folder in sorted(named):
         runs = paper.finished(folder)
         if runs and _uses(runs[0], name):
-            spec, place = runs[0].spec, folder.parent.relative_to(results).as_posix()
-            where = f"{spec['task']} with {spec['model']}, {spec['epochs']} epochs"
-            rivals = {_row(some[0]): last_mean(some) for some in _rows(folder.parent).values() if _by_hand(some[0])}
+            spec, place = runs[0].spec, folder.relative_to(results).as_posix()
+            where = f"{spec['task']} with {_model(spec)}, {spec['epochs']} epochs"
+            rivals = {
+                _row(some[0]): last_mean(some) for some in _rows(folder.parent).values() if paper.by_hand(some[0])
+            }
             found.append(_comparison(runs[0], where, place, last_mean(runs), rivals))
     return found
 
@@ -160,7 +159,7 @@ def card_of(
     run, spec = paper.meta_training(chosen), chosen.spec
     description = (
         f"Algorithm 1 of the paper: T_val = {spec['schedule_options']['every']}, {run.updates} meta-updates in "
-        f"{spec['epochs']} epochs of {spec['task']} with {spec['model']}, seed {spec['seed']}; {chance}."
+        f"{spec['epochs']} epochs of {spec['task']} with {_model(spec)}, seed {spec['seed']}; {chance}."
     )
     results: dict[str, Any] = {OWN: _own(chosen, run, metric), RIVALS: _plain(own.rivals), OTHERS: others}
     for one in moved:
@@ -243,9 +242,9 @@ def _uses(run: Record, name: str) -> bool:
     return run.spec["schedule"] == "learned" and run.spec["schedule_options"] == {"schedule": name}
 
 
-def _by_hand(run: Record) -> bool:
-    """Schedule-Free and Prodigy find LRs of their own."""
-    return run.spec["schedule"] in BY_HAND and run.spec["optimizer"] not in EAGER
+def _model(spec: dict[str, Any]) -> str:
+    layers = spec.get("model_options", {}).get("layers")
+    return f"{layers}-layer {spec['model']}" if layers else str(spec["model"])
 
 
 def _plain(numbers: dict[str, float | None]) -> dict[str, float | str]:

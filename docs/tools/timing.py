@@ -14,6 +14,9 @@ from mlrsnet.lab.recipes import time as time_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.report.numbers import number, short_text
 
+PLAIN_STEPS = ("Fixed", "MultiStep", "Exponential", "SGDR")
+"""Methods that differ in the LR alone."""
+
 PLAIN = {
     "cosine": "the lab's loop, one CUDA graph a step",
     "eager_fp32": "plain eager loop, DataLoader, fp32",
@@ -45,16 +48,22 @@ def times(column: Path, rows: Sequence[str]) -> dict[str, Time]:
     return found
 
 
-def _told(found: dict[str, Time], beside: str = "Fixed") -> list[str]:
-    """A row a method, and how it compares with one of them where that was run."""
+def ratios(found: dict[str, Time]) -> dict[str, float]:
+    """To the median of those whose step is the same plain one; empty where none of them was run."""
+    plain = [found[row].seconds for row in PLAIN_STEPS if row in found]
+    return {row: time.seconds / median(plain) for row, time in found.items()} if plain else {}
+
+
+def _told(found: dict[str, Time]) -> list[str]:
+    """A row a method, and how it compares with a plain step where several were run."""
     if not found:
         return NOTHING
     devices = ", ".join(dict.fromkeys(time.device for time in found.values()))
-    against = [f"against {beside}"] if beside in found else []
-    heads = [devices, "seconds an epoch", *against, "epochs, runs"]
+    compared = ratios(found) if len(found) > 1 else {}
+    heads = [devices, "seconds an epoch", *(["against a plain step"] if compared else []), "epochs, runs"]
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for row, time in found.items():
-        ratio = [f"{time.seconds / found[beside].seconds:.2f}"] if against else []
+        ratio = [f"{compared[row]:.2f}"] if compared else []
         lines.append(f"| {' | '.join((row, short_text(time.seconds), *ratio, f'{time.epochs}, {time.runs}'))} |")
     return lines
 

@@ -31,7 +31,8 @@ TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-1
     ("RTHO", (92.60, 0.18), (72.32, 0.47)),
     ("MLR-SNet", (94.80, 0.10), (80.44, 0.17)),
 ]
-BESIDE = ["MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal"]
+COSINES = ["Cosine, warm-up", "Cosine from 1, warm-up"]
+BESIDE = [*COSINES, "MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal"]
 STEPS = 382  # of an epoch: 49,000 pictures in batches of 128, 1,000 being held out
 EVERY_SCALE = [(recipe, scale) for recipe in RECIPES for scale in SCALES]
 
@@ -91,7 +92,10 @@ def test_every_row_of_table1_is_a_run_at_every_scale():
 def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("MLRSNET_HOME", str(tmp_path))
     beside = {cell.row: cell for cell in table1.cells("paper") if cell.row in BESIDE}
-    own, rarer, theirs = (spec("MLR-SNet", "paper"), beside[BESIDE[0]].spec, beside[BESIDE[1]].spec)
+    own, rarer, theirs = (spec("MLR-SNet", "paper"), beside[BESIDE[2]].spec, beside[BESIDE[3]].spec)
+    low, high = (beside[row].spec for row in COSINES)
+    assert low == replace(spec("Fixed", "paper"), schedule="cosine", schedule_options={"warmup": 0.05})
+    assert high == replace(low, lr=1.0)
     assert replace(rarer, schedule_options=own.schedule_options) == own
     assert rarer.schedule_options == own.schedule_options | {"every": 300}
     assert theirs.schedule_options == own.schedule_options | {"every": 300, "compat": "official"}
@@ -113,6 +117,11 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
         for column in columns:
             assert {(row, column) for row in (SHIPPED, *READY_MADE)} <= cells.keys()
             ready, transferred = cells[SHIPPED, column].spec, cells[TRANSFERRED, column].spec
+            rival = cells["Cosine, warm-up", column].spec
+            momentum = (
+                cells["Fixed", column].spec if ("Fixed", column) in cells else cells["SGD, val strategy", column].spec
+            )
+            assert rival == replace(momentum, schedule="cosine", schedule_options={"warmup": 0.05})
             assert ready == replace(transferred, schedule_options={"schedule": "cifar10-resnet18"})
         assert sum(row == SHIPPED for row, _ in cells) == len(columns) > 0
         assert SHIPPED_NOTE in recipe.describe(scale, [0])["notes"]

@@ -8,12 +8,12 @@ rivals warm up over 5 % of the training and fall to 0, from each LR of a grid. P
 from dataclasses import dataclass, replace
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
+from mlrsnet.lab.recipes.rows import WARMUP
 from mlrsnet.lab.spec import RunSpec
 
 SCHEDULE = "cifar10-patches"
 KINDS = ("cosine", "linear")
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
-WARMUP = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def cells(scale: str) -> list[Cell]:
     base = RunSpec(task=chosen.task, model=chosen.model, epochs=chosen.epochs, batch_size=chosen.batch_size)
     learned = replace(base, schedule="learned", schedule_options={"schedule": SCHEDULE})
     rivals = {
-        f"{kind.capitalize()} {lr:g}": replace(base, schedule=kind, schedule_options={"warmup": WARMUP}, lr=lr)
+        f"{kind.capitalize()} {lr:g}": replace(base, schedule=kind, schedule_options=WARMUP, lr=lr)
         for kind in KINDS
         for lr in GRID
     }

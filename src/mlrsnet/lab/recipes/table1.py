@@ -16,6 +16,7 @@ from mlrsnet.lab.recipes.rows import (
     Paper,
     Scale,
     adapted,
+    cosine,
     hand_designed,
     meta_trained,
     ready_made,
@@ -47,13 +48,14 @@ PAPER: dict[str, Paper] = {
     },
 }
 COLUMNS = (("CIFAR-10", "cifar10", "resnet18"), ("CIFAR-100", "cifar100", "wrn-28-10"))
+HIGH_COSINE = "Cosine from 1, warm-up"
 RARER, THEIRS = "MLR-SNet, T_val 300", "MLR-SNet, the authors' program"
 AUTHORS_EVERY = 300  # within an epoch, so it is not scaled
 SMALL = replace(SCALES["smoke"], epochs=30, t_val=5)
 
 
 def cells(scale: str) -> list[Cell]:
-    """Nine rows a column, and four more of CIFAR-10 that explain them."""
+    """Nine rows a column, and six more of CIFAR-10 that explain them."""
     found = accuracy_cells(scale, SMALL if scale == "smoke" else SCALES[scale], PAPER)
     if scale == "smoke":
         return [replace(cell, column="Digits") for cell in found]
@@ -61,12 +63,18 @@ def cells(scale: str) -> list[Cell]:
 
 
 def _beside(scale: Scale) -> list[Cell]:
-    """Algorithm 1 as the authors run it, and schedules that are not learned in this training."""
+    """Cosines, Algorithm 1 as the authors run it, and schedules that are not learned in this training."""
     column, task, model = COLUMNS[0]
     base = scale.spec(task, model)
     rarer = meta_trained(base, scale, every=3 * scale.every)
     theirs = replace(meta_trained(base, scale, every=AUTHORS_EVERY, compat="official"), task_options={"leaky": True})
-    return [Cell(RARER, column, rarer), Cell(THEIRS, column, theirs), *ready_made(base, column)]
+    return [
+        cosine(base, column),
+        cosine(replace(base, lr=1.0), column, HIGH_COSINE),
+        Cell(RARER, column, rarer),
+        Cell(THEIRS, column, theirs),
+        *ready_made(base, column),
+    ]
 
 
 def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:
@@ -82,9 +90,10 @@ def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, mome
 
 
 BESIDE = (
-    "Four rows are not the paper's. T_val 300 is the default of the authors' code; their program also has its own cell, counts "
-    "T_val anew in every epoch (one update in each), advances the memory twice at an update, and validates on pictures that it "
-    "trains on. The authors' checkpoints and the shipped universal schedule are transferred, with nothing chosen.",
+    "Six rows are not the paper's. Two are cosines after a warm-up of 5 %, from the usual LR and from 1. T_val 300 is the default "
+    "of the authors' code; their program also has its own cell, counts T_val anew in every epoch (one update in each), "
+    "advances the memory twice at an update, and validates on pictures that it trains on. The authors' checkpoints and the "
+    "shipped universal schedule are transferred, with nothing chosen.",
 )
 
 RECIPE = Recipe(

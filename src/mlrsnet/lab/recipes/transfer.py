@@ -14,6 +14,7 @@ from mlrsnet.lab.recipes.rows import (
     SMOKE,
     TRANSFERRED,
     TRANSFERS,
+    cosine,
     named,
     shipped,
     source,
@@ -48,6 +49,7 @@ def cells(scale: str) -> list[Cell]:
     adam = table3.over_adam(text)
     return [
         *found,
+        cosine(text, column),
         *shipped(text, column),
         named(FROM_TEXT, column, text, "ptb-lstm"),
         named(OVER_ADAM, column, adam, "universal"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import named
+from mlrsnet.lab.recipes.rows import WARMUP, named
 from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
@@ -18,7 +18,6 @@ TIMES = (0.3, 1, 3, 10, 30)
 """The grid of the rivals, in parts of the usual LR."""
 
 USUAL_LR = {"sgd": 0.1, "sgdm": 0.01, "adam": 1e-3, "adamw": 1e-3}
-WARMUP = {"warmup": 0.05}
 
 
 @dataclass(frozen=True)

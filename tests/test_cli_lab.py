@@ -493,7 +493,7 @@ TABLE1 = ("reproduce", "table1", "--device", "cpu", "--out", "t")
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*smoke 27, short 63, paper 63", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*smoke 27, short 69, paper 69", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 

@@ -602,7 +602,7 @@ class Operations(TorchDispatchMode):
         self.count, self.reads, self.counts = 0, 0, True
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += self.counts
+        self.count += self.counts and "detach" not in str(function)  # which launches nothing
         self.reads += self.counts and "_local_scalar_dense" in str(function)
         return function(*args, **(kwargs or {}))
 
@@ -652,10 +652,10 @@ def test_a_step_with_many_parameters_launches_little_more_than_one_with_few(kind
 @pytest.mark.parametrize("clip_norm", [None, 0.1])
 @pytest.mark.parametrize("kind", [name for name in METHODS if name.startswith("rtho")])
 def test_rtho_with_many_parameters_launches_little_more_and_waits_no_more_often(kind, clip_norm, monkeypatch):
-    """For each parameter two inner products and a detach; to clip two products more. torch 2.6 dispatches one more."""
+    """For each parameter two inner products; to clip two more."""
     few, many = (operations_of_rtho(METHODS[kind], count, monkeypatch, clip_norm=clip_norm) for count in (10, 60))
-    assert (many.count - few.count) / 50 <= (6 if clip_norm else 4)
-    assert few.count <= 100
+    assert (many.count - few.count) / 50 <= (4 if clip_norm else 2)
+    assert few.count <= 80
     assert few.reads == many.reads
     assert many.reads <= (5 if clip_norm else 3)
 

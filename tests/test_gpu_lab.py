@@ -235,8 +235,8 @@ def slopes(spec, root, steps=20):
 def test_both_passes_of_rtho_are_captured_and_find_what_eager_ones_do(network, optimizer, texts, monkeypatch):
     spec = replace(own("rtho", {"hyper_lr": 1e-7}, optimizer), lr=0.01, **TWICE[network])
     training, captured = slopes(spec, texts)
-    assert training.graphs.held_out is not None
-    assert training.graphs.own["train"][1] is not None
+    assert training.graphs.calls[training_module.HELD_OUT][1] is not None
+    assert training.graphs.calls["train"][1] is not None
     monkeypatch.setattr(training_module, "WARM_UP", 10**9)
     _, eager = slopes(spec, texts)
     assert captured == pytest.approx(eager, rel=1e-2)
@@ -250,12 +250,12 @@ def test_a_derivative_that_begins_anew_stays_in_its_graph():
         training = Training(replace(own("rtho", {"hyper_lr": 1e-5}, "sgd"), deterministic=False), DEVICE)
         for _ in range(7):
             training.step()
-        kept = training.graphs.own["train"][1]
+        kept = training.graphs.calls["train"][1]
         assert kept is not None
         training.decider.optimizer._forget()
         for _ in range(3):
             training.step()
-        assert training.graphs.own["train"][1] is kept
+        assert training.graphs.calls["train"][1] is kept
 
 
 @pytest.mark.parametrize(("schedule", "options"), [("hd", {"hyper_lr": 1e-4}), ("rtho", {"hyper_lr": 1e-5})])

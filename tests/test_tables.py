@@ -29,7 +29,7 @@ def leave(results):
 
     def write(recipe, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", **data):
         result = {} if last is None else {"last": last, "best": last + 1}
-        schedule = "learned" if row in transfers.LEARNED else "fixed"
+        schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal") else "fixed"
         told = {
             "format": records.FORMAT,
             "status": status,

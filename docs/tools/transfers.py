@@ -6,12 +6,10 @@ import beside
 import paper
 
 from mlrsnet.lab.recipes import epochs, networks, transfer
-from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, TRANSFERRED
+from mlrsnet.lab.recipes.rows import TRANSFERRED
 from mlrsnet.lab.report.numbers import metric_text
 
 RECIPES = ("epochs", "networks", "transfer", "imagenet")
-TEXT_ONLY = (transfer.FROM_TEXT, transfer.OVER_ADAM, transfer.RELATIVE, transfer.RELATIVE_OVER_ADAM)
-LEARNED = (TRANSFERRED, SHIPPED, *READY_MADE, *TEXT_ONLY)
 NAMES = {
     **{f"{horizon} epochs": "CIFAR-100, ResNet-18" for horizon in epochs.HORIZONS},
     **{network: f"CIFAR-10, {network}" for network in networks.NETWORKS},
@@ -33,10 +31,12 @@ def transfers() -> list[str]:
 
 def shortfalls() -> dict[str, dict[str, float]]:
     """By how much each learned row is worse than the best hand-designed one, by column and row; below 0 where it is better."""
-    return {
-        column.title: {row: gap for row in LEARNED if (gap := column.shortfall(row, by_hand(column))) is not None}
-        for column in columns()
-    }
+    found = {}
+    for column in columns():
+        rivals = by_hand(column)
+        gaps = {row: column.shortfall(row, rivals) for row in column.runs if row not in rivals}
+        found[column.title] = {row: gap for row, gap in gaps.items() if gap is not None}
+    return found
 
 
 def by_hand(column: beside.Column) -> list[str]:
@@ -46,7 +46,7 @@ def by_hand(column: beside.Column) -> list[str]:
 
 def _against_the_best() -> list[str]:
     gaps = {title: found for title, found in shortfalls().items() if found}
-    rows = [row for row in LEARNED if any(row in found for found in gaps.values())]
+    rows = list(dict.fromkeys(row for found in gaps.values() for row in found))
     if not rows:
         return []
     best = {column.title: column.best(by_hand(column)) for column in columns()}

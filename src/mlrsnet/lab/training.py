@@ -18,6 +18,7 @@ from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.spec import RunSpec
 
 T = TypeVar("T")
+HELD_OUT = "gradients of a held-out batch"
 
 WARM_UP = 3
 """Steps taken eagerly on a GPU before the step is captured: what allocates or tunes at the first time has done so."""
@@ -150,7 +151,7 @@ class Training:
 
     def replayed(self, name: str, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
         """What a decider's own call makes of the batch that is ready, the model and these tensors."""
-        return call() if self.graphs is None else self.graphs.own_call(name, call, tensors)
+        return call() if self.graphs is None else self.graphs.call(name, call, tensors)
 
     def whole_step(self) -> None:
         """A step whose batch is ready."""
@@ -215,9 +216,7 @@ class Graphs:
         self.parameters = list(training.model.parameters())
         self.whole: torch.cuda.CUDAGraph | None = None
         self.gradients: tuple[torch.cuda.CUDAGraph, Tensor, list[Tensor | None]] | None = None
-        self.held_out: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Sequence[Tensor | None]]] | None = None
-        self.held_out_is_warm = False
-        self.own: dict[str, tuple[list[int], tuple[torch.cuda.CUDAGraph, Any] | None]] = {}
+        self.calls: dict[str, tuple[list[int], tuple[torch.cuda.CUDAGraph, Any] | None]] = {}
         has_tensor_lr = isinstance(training.optimizer.param_groups[0]["lr"], Tensor)
         self.capturable = training.decider.capturable and has_tensor_lr
 
@@ -231,25 +230,18 @@ class Graphs:
             self.training.decide(self._replay_gradients())
 
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """Of a held-out batch that is ready; the first time eagerly, as its shape may be new to this process."""
-        if not self.held_out_is_warm:
-            self.held_out_is_warm = True
-            return self.training.prepared_val_gradients()
-        if self.held_out is None:
-            self.held_out = captured(self.training.prepared_val_gradients)
-        graph, found = self.held_out
-        graph.replay()
-        return found
+        """Of a held-out batch that is ready."""
+        return self.call(HELD_OUT, self.training.prepared_val_gradients, ())
 
-    def own_call(self, name: str, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
+    def call(self, name: str, call: Callable[[], T], tensors: Sequence[Tensor]) -> T:
         """Captured at its second time with these tensors; the first time eagerly, as it may be new to this process."""
         places = [tensor.data_ptr() for tensor in tensors]
-        known, kept = self.own.get(name, (None, None))
+        known, kept = self.calls.get(name, (None, None))
         if known != places:
-            self.own[name] = places, None
+            self.calls[name] = places, None
             return call()
         graph, found = kept or captured(call)
-        self.own[name] = places, (graph, found)
+        self.calls[name] = places, (graph, found)
         graph.replay()
         result: T = found
         return result

@@ -16,6 +16,7 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import run
 from mlrsnet.lab.training import Training, reproducible
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.lab.width import POINTS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -219,10 +220,11 @@ TWICE = {  # networks whose first steps RTHO differentiates twice: batch norms, 
 }
 
 
-def slopes(spec, root, steps=20):
-    """What RTHO finds in each step: the product of everything that its two passes compute."""
+def slopes(spec, root, steps=12):
+    """What RTHO finds in each step of a first epoch: the product of everything that its two passes compute."""
     with reproducible(DEVICE, True):
         training = Training(spec, DEVICE, root)
+        assert steps <= training.steps_per_epoch  # the trace holds one epoch
         found = []
         for _ in range(steps):
             training.step()
@@ -296,6 +298,14 @@ def set_sync_mode(mode):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls it a prototype
         torch.cuda.set_sync_debug_mode(mode)
+
+
+def test_the_width_of_a_minimum_is_measured_where_channels_come_last():
+    record = run(replace(SPEC, model="resnet18", epochs=1, rays=2), device="cuda")
+    assert record.status == "finished"
+    for part in ("train", "test"):
+        assert [len(ray) for ray in record.data["rays"][part]] == [POINTS] * 2
+        assert len({ray[0] for ray in record.data["rays"][part]}) == 1  # every ray begins at the solution
 
 
 def test_augmented_pictures_are_captured(tmp_path):

@@ -30,6 +30,19 @@ def test_the_loss_of_a_bowl_grows_with_the_square_of_the_distance():
     assert all(torch.equal(p, c) for p, c in zip(model.parameters(), centre, strict=True))
 
 
+def test_channels_may_come_last():
+    model = nn.Conv2d(3, 4, 3)
+
+    def evaluate():
+        return {"train": Score(float(sum((p * p).sum() for p in model.parameters())), 0.0)}
+
+    plain = along_rays(model, evaluate, 2, seed=0)
+    model = model.to(memory_format=torch.channels_last)  # as the loop does on a GPU
+    assert not model.weight.is_contiguous()
+    assert along_rays(model, evaluate, 2, seed=0)["train"] == [pytest.approx(ray, rel=1e-4) for ray in plain["train"]]
+    assert not model.weight.is_contiguous()
+
+
 def test_rays_differ_and_repeat():
     model = nn.Linear(3, 1, bias=False)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mlrsnet.lab.feeds import Score
 
@@ -19,26 +18,34 @@ Evaluate = Callable[[], dict[str, Score]]
 @torch.no_grad()
 def along_rays(model: nn.Module, evaluate: Evaluate, rays: int, seed: int) -> dict[str, Any]:
     """Losses (rays, distances) of every part that `evaluate` gives; the model is left as it was."""
-    solution = parameters_to_vector(model.parameters())
+    weights = list(model.parameters())
+    solution = [weight.clone() for weight in weights]
     random = torch.Generator().manual_seed(seed)
     distances = torch.linspace(0, FARTHEST, POINTS).tolist()
-    found: dict[str, list[list[float]]] = {}
+    found: dict[str, list[float]] = {}
     try:
         for _ in range(rays):
-            direction = _direction(solution, random)
-            scores = [_at(model, solution + distance * direction, evaluate) for distance in distances]
-            for part in scores[0]:
-                found.setdefault(part, []).append([score[part].loss for score in scores])
+            direction = _direction(weights, random)
+            for distance in distances:
+                _place(weights, torch._foreach_add(solution, direction, alpha=distance))
+                for part, score in evaluate().items():
+                    found.setdefault(part, []).append(score.loss)
     finally:
-        vector_to_parameters(solution, model.parameters())
-    return {"distance": distances, **found}
+        _place(weights, solution)
+    return {"distance": distances, **{part: _rows(losses) for part, losses in found.items()}}
 
 
-def _direction(like: Tensor, random: torch.Generator) -> Tensor:
-    drawn = torch.randn(len(like), generator=random)
-    return (drawn / drawn.norm()).to(like)
+def _direction(weights: list[nn.Parameter], random: torch.Generator) -> list[Tensor]:
+    """Of length 1 over all weights together."""
+    drawn = torch.randn(sum(weight.numel() for weight in weights), generator=random)
+    pieces = (drawn / drawn.norm()).split([weight.numel() for weight in weights])
+    return [piece.view(weight.shape).to(weight) for piece, weight in zip(pieces, weights, strict=True)]
 
 
-def _at(model: nn.Module, weights: Tensor, evaluate: Evaluate) -> dict[str, Score]:
-    vector_to_parameters(weights, model.parameters())
-    return evaluate()
+def _place(weights: list[nn.Parameter], values: list[Tensor]) -> None:
+    for weight, value in zip(weights, values, strict=True):
+        weight.copy_(value)
+
+
+def _rows(losses: list[float]) -> list[list[float]]:
+    return [losses[i : i + POINTS] for i in range(0, len(losses), POINTS)]

@@ -3,7 +3,7 @@
 w(r) = w + r d,  d a random direction of length 1, for r from 0 to `FARTHEST`; each ray is drawn from the run's seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ def _direction(weights: list[nn.Parameter], random: torch.Generator) -> list[Ten
     return [piece.view(weight.shape).to(weight) for piece, weight in zip(pieces, weights, strict=True)]
 
 
-def _place(weights: list[nn.Parameter], values: list[Tensor]) -> None:
+def _place(weights: list[nn.Parameter], values: Sequence[Tensor]) -> None:
     for weight, value in zip(weights, values, strict=True):
         weight.copy_(value)
 

@@ -158,7 +158,10 @@ def test_of_corruptions_only_those_that_were_run_are_shown_and_the_data_are_told
     note = "trained on cifar10's test pictures with fog at severities 1 to 5, generated, not the published file"
     leave("table5_short", "CIFAR-10-C, fog", "MultiStep", 80.0, note=note)
     made = beside.beside("table5", "short")
-    assert made[0] == f"| test accuracy (%) | CIFAR-10-C, fog, 30 epochs; {note}: 800 to train, 300 to test |"
+    assert made[0] == (
+        "| test accuracy (%) | CIFAR-10-C, fog, 30 epochs; not the published file: 800 to train, 300 to test |"
+    )
+    assert f"CIFAR-10-C, fog: {note}." in made
     assert [line for line in made if line.startswith("| ")][2:] == ["| MultiStep | 80.00 (81.00) |"]
 
 

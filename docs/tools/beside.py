@@ -1,5 +1,6 @@
 """Columns of a recipe as far as they were run: the paper's numbers beside ours, what is best, and what the data were."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,12 +55,12 @@ class Column:
 
     @property
     def head(self) -> str:
-        """The same; where the records say something of the data, its gist and the sizes, too."""
-        if not self.note:
+        """The same; where the records say what the data are not, that and the sizes, too."""
+        lacks = re.findall(r"\bnot [^:;,]+", self.note)
+        if not lacks:
             return self.title
         sizes = self.same("data", lambda run: run.data["task"])
-        gist = "; ".join(part.split(":")[0] for part in self.note.split("; "))
-        return f"{self.title}; {gist}: {sizes['train']:,} to train, {sizes['test']:,} to test"
+        return f"{self.title}; {', '.join(lacks)}: {sizes['train']:,} to train, {sizes['test']:,} to test"
 
     def mean(self, row: str) -> float | None:
         """Of the last epochs; None where nothing was run, or a run diverged."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import beside
 import costs
 import paper
+import rtho
 import ship
 import timing
 import transfers
@@ -35,6 +36,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "width": partial(beside.beside, "width", "short"),
     "rays": beside.width,
     "timing": timing.timing,
+    "rtho": rtho.table,
     "large": timing.large,
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)

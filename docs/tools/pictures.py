@@ -144,6 +144,8 @@ def draw_algorithm_1(out: Path) -> None:
 
 TABLE1 = {
     "universal": ("#000000", 2.0),
+    "cosine-from-1-warm-up": ("#E69F00", 1.4),
+    "cosine-warm-up": ("#F0C674", 1.4),
     "mlr-snet-the-authors-program": ("#009E73", 1.4),
     "multistep": ("#0072B2", 1.2),
     "authors-checkpoints": ("#56B4E9", 1.2),
@@ -164,7 +166,7 @@ def draw_table1(out: Path) -> None:
         accuracies.plot(*zip(*points, strict=True), color=colour, linewidth=width)
     rates.set(xlabel="epoch", title="learning rate", yscale="log", ylim=(1e-4, 10))
     accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 96))
-    figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=4)
+    figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=5)
     for axes in (rates, accuracies):
         _plain(axes)
     figure.savefig(out, dpi=150)

@@ -129,7 +129,7 @@ def test_what_is_said_about_computing_time_is_recorded():
     (run,) = column("time_short", "cifar-10")["rtho"]
     assert rtho.hyper_lr(run) == min(HYPER_LRS)
     first, trace = first_at_zero(run), zip(run.trace["step"], run.trace["lr"], strict=True)
-    assert f"is 0 in most steps from the {first}th on" in told
+    assert f"is 0 in most steps from the {first:g}th on" in told
     assert mean(lr == 0 for step, lr in trace if step >= first) > 0.8
 
 

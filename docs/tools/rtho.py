@@ -21,7 +21,7 @@ def hyper_lr(run: Record) -> float:
     return float(run.spec["schedule_options"]["hyper_lr"])
 
 
-def first_at_zero(run: Record) -> int | None:
+def first_at_zero(run: Record) -> float | None:
     """The first step whose LR is 0."""
     return next((step for step, lr in zip(run.trace["step"], run.trace["lr"], strict=True) if lr == 0), None)
 
@@ -39,7 +39,7 @@ def _line(run: Record) -> str:
     cells = [
         f"{run.spec['lr']:g}",
         f"{hyper_lr(run):g}{precision}",
-        "never" if first is None else str(first),
+        "never" if first is None else f"{first:g}",
         f"{100 * lrs.count(0.0) / len(lrs):.0f}",
         short_text(max(lrs)),
         short_text(lrs[-1]),

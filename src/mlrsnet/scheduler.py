@@ -21,6 +21,7 @@ from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
 from mlrsnet.groups import initial_ratios, owner, remember_initial_lrs, set_lr
 from mlrsnet.host import HostEngine
+from mlrsnet.order import StepCounter
 from mlrsnet.pretrained import load
 from mlrsnet.replay import replay
 from mlrsnet.rule import Rule, Snapshot
@@ -69,7 +70,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
-    _told_idle = _told_unmeasured = False
+    _told_idle = _told_unmeasured = _told_order = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -107,6 +108,7 @@ class LearnedLR(LRScheduler):
             _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._pending: list[float | Tensor] = []
         self._told = {"nonfinite": 0, "outside": 0, "unusable": 0}
+        self._optimizer_steps = StepCounter()
         self._bound: list[Any] = []
         self._ratios: list[float] = []
         reference = remember_initial_lrs(optimizer)
@@ -121,7 +123,7 @@ class LearnedLR(LRScheduler):
         if self.is_relative:
             self._engine.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
         self._bind()
-        self._bind_after_loading()
+        self._listen()
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Set the LR for the optimizer step that follows, from its loss; the mean of it and of what was observed.
@@ -131,6 +133,7 @@ class LearnedLR(LRScheduler):
         """
         loss = self._collect(loss)
         if loss is not None:
+            self._check_order(loss)
             self._advance(loss)
         elif not self.last_epoch and not self._told_idle:
             self._told_idle = True
@@ -210,6 +213,7 @@ class LearnedLR(LRScheduler):
         self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
         self._step_count = self.last_epoch
         self._pending = state["pending"].tolist()
+        self._optimizer_steps.take()
         self._engine.extend(self.total_steps)
         self._engine.restore(state)  # type: ignore[arg-type]
         self._told = {kind: state[kind] for kind in self._told}  # what was told stays told
@@ -241,6 +245,24 @@ class LearnedLR(LRScheduler):
         if self._pending:
             loss = _mean(self._pending if loss is None else [*self._pending, loss])
         return None if loss is None else average_over_ranks(loss, self.process_group)
+
+    def _check_order(self, loss: float | Tensor) -> None:
+        """Say once that the optimizer did not step once after every `step(loss)`; a graph's replays are not seen here."""
+        steps, usual = self._optimizer_steps.take(), 1 if self.last_epoch else 0
+        self._told_order |= isinstance(loss, Tensor) and _is_captured(loss)
+        if self._told_order or steps <= usual:
+            return
+        self._told_order = True
+        if not self.last_epoch:
+            _check.warn(
+                f"the optimizer took {steps} step(s) before the first LearnedLR.step(loss), at its own LR: call loss.backward(), "
+                "then step(loss), then optimizer.step(); other schedulers step last, this one sets the LR of the step that follows"
+            )
+        else:
+            _check.warn(
+                f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
+                "every optimizer.step(), not once an epoch"
+            )
 
     def _advance(self, loss: float | Tensor) -> None:
         """One step of the engine, and the groups' LRs."""
@@ -369,8 +391,9 @@ class LearnedLR(LRScheduler):
                 del self._told[kind]
                 _check.warn(message)
 
-    def _bind_after_loading(self) -> None:
-        """With tensor LRs, take over again what `optimizer.load_state_dict` brought, also between replays of a graph."""
+    def _listen(self) -> None:
+        """Count the optimizer's steps; with tensor LRs, take over again what its `load_state_dict` brought, between replays too."""
+        self._optimizer_steps.watch(self.optimizer)
         if isinstance(self._engine, DeviceEngine):
             own = weakref.ref(self)
 
@@ -385,7 +408,7 @@ class LearnedLR(LRScheduler):
         """A pickle gives every tensor a storage of its own: take over the groups' LRs again."""
         self.__dict__.update(state)
         self._bind()
-        self._bind_after_loading()
+        self._listen()
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

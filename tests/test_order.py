@@ -12,7 +12,7 @@ import torch
 from conftest import Task
 from torch.optim import LBFGS, SGD, Adam
 
-from mlrsnet import LearnedLR
+from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
 
 BEFORE = r"the optimizer took 1 step\(s\) before the first LearnedLR.step\(loss\), at its own LR: call loss.backward\(\), then"
 BETWEEN = (
@@ -178,3 +178,21 @@ def test_an_optimizer_without_hooks_is_taken_as_it_is(paper, task):
         optimizer.step()
         lr.step(loss)
     assert not math.isnan(lr.get_last_lr()[0])
+
+
+def meta_trainer(task, total_steps):
+    optimizer = SGD(task.model.parameters(), lr=0.1)
+    options = {"net": LSTMNet(4), "num_classes": 5, "every": 2, "val_loss": lambda: task.loss(9)}
+    return optimizer, MetaTrainer(task.model, optimizer, total_steps=total_steps, **options)
+
+
+def test_a_meta_training_past_its_horizon_is_told_once(task):
+    optimizer, meta = meta_trainer(task, 3)
+    for step in range(3):
+        meta.step(task.backward(step, optimizer))
+    with pytest.warns(
+        UserWarning, match="step 4 is past total_steps=3, which counts optimizer steps, not epochs"
+    ) as told:
+        for step in range(3):
+            meta.step(task.backward(step, optimizer))
+    assert len(told) == 1

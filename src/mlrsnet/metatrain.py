@@ -267,6 +267,7 @@ class MetaTrainer:
 
     def _count(self) -> None:
         self.step_count += 1
+        self.lr._check_end(self.step_count)
         if self.step_count in self._boundaries():
             self._kept[self.step_count] = _copy(self.net.state_dict())
 

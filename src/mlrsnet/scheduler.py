@@ -70,7 +70,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
-    _told_idle = _told_unmeasured = _told_order = False
+    _told_idle = _told_unmeasured = _told_order = _told_end = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -135,6 +135,7 @@ class LearnedLR(LRScheduler):
         if loss is not None:
             self._check_order(loss)
             self._advance(loss)
+            self._check_end(self.last_epoch)
         elif not self.last_epoch and not self._told_idle:
             self._told_idle = True
             _check.warn(
@@ -262,6 +263,15 @@ class LearnedLR(LRScheduler):
             _check.warn(
                 f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
                 "every optimizer.step(), not once an epoch"
+            )
+
+    def _check_end(self, steps: int) -> None:
+        """Say once that the training goes on after its horizon."""
+        if steps > self.total_steps and not self._told_end:
+            self._told_end = True
+            _check.warn(
+                f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
+                "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps) to prolong it"
             )
 
     def _advance(self, loss: float | Tensor) -> None:

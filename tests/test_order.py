@@ -186,6 +186,23 @@ def meta_trainer(task, total_steps):
     return optimizer, MetaTrainer(task.model, optimizer, total_steps=total_steps, **options)
 
 
+@pytest.mark.parametrize("leftover", ["before", "after"])
+def test_a_leftover_step_beside_meta_training_is_told_once(task, leftover):
+    optimizer, meta = meta_trainer(task, 9)
+    match = (
+        r"took 2 steps since the last MetaTrainer.step\(loss\), which takes one itself: leave optimizer.step\(\) out"
+    )
+    with pytest.warns(UserWarning, match=match) as told:
+        for step in range(5):
+            loss = task.backward(step, optimizer)
+            if leftover == "before":
+                optimizer.step()
+            meta.step(loss)
+            if leftover == "after":
+                optimizer.step()
+    assert len(told) == 1
+
+
 def test_a_meta_training_past_its_horizon_is_told_once(task):
     optimizer, meta = meta_trainer(task, 3)
     for step in range(3):

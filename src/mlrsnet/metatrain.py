@@ -180,6 +180,7 @@ class MetaTrainer:
             raise ValueError(
                 "step needs this batch's loss, got None: pass it, or observe(loss) those of its micro-batches first"
             )
+        self._check_alone()
         if self.update_due:
             self._meta_step(loss)
         else:
@@ -270,6 +271,16 @@ class MetaTrainer:
         self.lr._check_end(self.step_count)
         if self.step_count in self._boundaries():
             self._kept[self.step_count] = _copy(self.net.state_dict())
+
+    def _check_alone(self) -> None:
+        """Say once that somebody else steps the optimizer too; before the first `step`, it is his own affair."""
+        steps = self.lr._optimizer_steps.take()
+        if steps > 1 and self.step_count and not self.lr._told_order:
+            self.lr._told_order = True
+            _check.warn(
+                f"the optimizer took {steps} steps since the last MetaTrainer.step(loss), which takes one itself: leave "
+                "optimizer.step() out, or every batch moves the weights more than once"
+            )
 
     def _boundaries(self) -> list[int]:
         """Steps after which a network is kept: ceil(T l / k)."""

@@ -353,13 +353,30 @@ def test_many_coarse_losses_are_averaged_finely(paper, kind):
     assert lr.check()["initial_loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 
-def test_what_was_observed_survives_an_error(paper, kind):
+def test_what_was_observed_for_a_step_that_failed_is_gone_with_it(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5, on_nonfinite="raise")
-    lr.observe(1.0)
+    lr.observe(math.nan)
     with pytest.raises(FloatingPointError):
-        lr.step(math.nan)
+        lr.step(1.0)
+    lr.step(2.0)
+    assert lr.check()["initial_loss"] == 2.0
+
+
+def test_a_loss_of_the_wrong_shape_leaves_what_was_observed(paper, kind):
+    lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
+    lr.observe(1.0)
+    with pytest.raises(ValueError, match="loss must be a scalar"):
+        lr.step(torch.ones(3))
     lr.step(2.0)
     assert lr.check()["initial_loss"] == 1.5
+
+
+def test_observed_losses_can_be_forgotten(paper, kind):
+    lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
+    lr.observe(1.0)
+    lr.forget()
+    lr.step(2.0)
+    assert lr.check()["initial_loss"] == 2.0
 
 
 def test_numpy_numbers_are_numbers(paper, kind):

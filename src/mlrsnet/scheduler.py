@@ -149,6 +149,10 @@ class LearnedLR(LRScheduler):
         loss = _as_scalar(loss)
         self._pending.append(_wide(loss) if isinstance(loss, Tensor) else loss)  # a copy: the tensor may be reused
 
+    def forget(self) -> None:
+        """Drop what was observed since the last `step`, for a batch whose gradients are thrown away."""
+        self._pending = []
+
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
         _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
@@ -240,11 +244,12 @@ class LearnedLR(LRScheduler):
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
 
     def _collect(self, loss: float | Tensor | None) -> float | Tensor | None:
-        """The mean of a loss and what was observed, over all ranks; None where there is neither."""
+        """The mean of a loss and what was observed, which is used up by it, over all ranks; None where there is neither."""
         if loss is not None:
             loss = _as_scalar(loss)
         if self._pending:
             loss = _mean(self._pending if loss is None else [*self._pending, loss])
+            self.forget()
         return None if loss is None else average_over_ranks(loss, self.process_group)
 
     def _check_order(self, loss: float | Tensor) -> None:
@@ -288,7 +293,6 @@ class LearnedLR(LRScheduler):
             self._step_on_host(self._engine, float(loss))
         else:
             self._step_on_device(self._engine, loss)
-        self._pending = []
         self.last_epoch += 1
         self._step_count += 1
 

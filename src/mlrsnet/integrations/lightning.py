@@ -76,7 +76,7 @@ class LossFeed(Callback):
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
         """A new accumulation window: a loss that still waits belongs to gradients that are thrown away."""
         if self.lr is not None:
-            self.lr._pending = []
+            self.lr.forget()
             self._waiting = False
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:

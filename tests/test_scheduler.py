@@ -380,7 +380,19 @@ def test_observed_losses_can_be_forgotten(paper, kind):
 
 
 def test_numpy_numbers_are_numbers(paper, kind):
-    LearnedLR(sgd(kind()), paper, total_steps=np.int64(9), num_classes=np.int32(5), scale=np.float32(1.0))
+    options = {
+        "num_classes": np.int32(5),
+        "scale": np.float32(1.0),
+        "initial_loss": np.float64(1.6),
+        "min_lr": np.float32(0),
+    }
+    lr = LearnedLR(sgd(kind()), paper, total_steps=np.int64(9), **options)
+    lr.extend(np.int64(10))
+    lr.step(np.float64(1.5))
+    file = io.BytesIO()
+    torch.save(lr.state_dict(), file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True)["total_steps"] == 10  # which numbers of numpy do not survive
 
 
 def test_the_first_state_brings_the_first_lr_back(paper, kind):

@@ -43,11 +43,13 @@ class Card:
     versions: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
-        for name, kind in (("name", str), ("description", str), ("results", dict), ("versions", dict)):
+        words = ("name", "description", "learned_on", "optimizer")
+        for name, kind in (*((name, str) for name in words), ("gamma", Gamma), ("results", dict), ("versions", dict)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} of a card must be a {kind.__name__}, got {getattr(self, name)!r}")
         if self.total_steps is not None:
-            _check.whole_number("total_steps", self.total_steps)
+            object.__setattr__(self, "total_steps", _check.whole_number("total_steps", self.total_steps))
+        object.__setattr__(self, "results", _plain(self.results))
         if self.loss_range is not None:
             if len(self.loss_range) != 2 or not self.loss_range[0] < self.loss_range[1]:
                 raise ValueError(f"loss_range must be (smallest, largest), got {self.loss_range!r}")
@@ -81,3 +83,16 @@ class Card:
         if known.get("loss_range") is not None:
             known["loss_range"] = tuple(known["loss_range"])
         return cls(**known)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and torch as Python's, which a file can hold; anything else that it cannot is refused."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, numpy.generic | torch.Tensor) and value.ndim == 0:
+        return value.item()
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"results of a card must hold numbers and words, got {value!r}: pass float(...) or a list")
+    return value

@@ -42,7 +42,9 @@ class Gamma:
         _check.one_of("gamma policy", self.policy, POLICIES)
         _check.one_of("gamma statistic", self.statistic, STATISTICS)
         if not self.needs_classes:
-            _check.positive("gamma value", self.value, f"a {self.policy} range needs its value, such as 1.0")
+            value = _check.positive("gamma value", self.value, f"a {self.policy} range needs its value, such as 1.0")
+            if type(self.value) is not int:  # 1 and 1.0 have different fingerprints: one that was given stays
+                object.__setattr__(self, "value", value)
         elif self.value is not None:
             raise ValueError(
                 f"gamma value belongs to the policies 'fixed' and 'relative', got {self.value!r} with {self.policy!r}"

@@ -105,7 +105,7 @@ class LearnedLR(LRScheduler):
         self.last_epoch = self._step_count = 0
         rule = self._rule(num_classes, scale, min_lr, max_lr)
         if initial_loss is not None:
-            _check.real("initial_loss", initial_loss, "the loss of the untrained network")
+            initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._pending: list[float | Tensor] = []
         self._told = {"nonfinite": 0, "outside": 0, "unusable": 0}
         self._optimizer_steps = StepCounter()
@@ -155,9 +155,8 @@ class LearnedLR(LRScheduler):
 
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
-        _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
-        self.total_steps = total_steps
-        self._engine.extend(total_steps)
+        self.total_steps = _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
+        self._engine.extend(self.total_steps)
 
     def get_last_lr(self) -> list[Any]:
         """The LR each group uses now, as copies; tensors stay on their device."""
@@ -318,7 +317,7 @@ class LearnedLR(LRScheduler):
 
     def _rule(self, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
         if num_classes is not None:
-            _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
+            num_classes = _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
         elif self.schedule.card.gamma.needs_classes:
             raise ValueError(
                 f"num_classes must be given for the schedule {self.schedule.card.name!r}, got None: the range of its LRs depends "

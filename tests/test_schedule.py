@@ -110,6 +110,16 @@ def test_a_full_card_survives(tmp_path):
     assert Schedule.load(tmp_path / "s.safetensors").card == card
 
 
+@pytest.mark.parametrize("name", ["Mine", "MLPNet"])
+def test_a_network_of_ones_own_is_refused_before_a_file_is_written_that_nobody_can_read(tmp_path, name):
+    own = type(name, (MLPNet,), {})
+    with pytest.raises(
+        ScheduleError, match=f"networks must be one of LSTMNet, TrendNet, MLPNet to be saved, got {name}"
+    ):
+        Schedule(own(2)).save(tmp_path / "s.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_card_of_numpy_numbers_survives(tmp_path):
     found = {"accuracy": np.float32(4), "seeds": [np.int64(1), torch.tensor(2.5)]}
     card = Card(total_steps=np.int64(4), gamma=Gamma("fixed", value=np.float32(0.5)), results={"digits": found})

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mlrsnet import _check, hub, official, plotting, storage
 from mlrsnet.card import Card
-from mlrsnet.nets import ScheduleNet, build_net, unroll
+from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
 from mlrsnet.storage import ScheduleError
 
 
@@ -120,7 +120,12 @@ class Schedule:
         return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file, atomically."""
+        """Write one safetensors file, atomically; of networks that `load` can build again, not of classes of your own."""
+        if type(self.net) is not KINDS.get(self.net.config()["kind"]):
+            raise ScheduleError(
+                f"networks must be one of {', '.join(KINDS)} to be saved, got {type(self.net).__name__}, which no file can bring "
+                "back: use it from memory, or save its state_dict() yourself"
+            )
         storage.write(path, self._description(), self._tensors())
 
     @classmethod

@@ -315,6 +315,12 @@ def test_the_first_loss_stands_in_for_classes_and_can_be_given(kind):
     np.testing.assert_allclose(lrs_for(guessed, LOSSES), relative, rtol=1e-5)
 
 
+def test_a_given_first_loss_that_is_no_scale_is_named(kind):
+    schedule = Schedule(MLPNet(2, loss_scale="initial"), Card(gamma=Gamma("fixed", value=1.0)))
+    with pytest.raises(ValueError, match=r"initial_loss must be > 0, got -1.0: this schedule divides losses by it"):
+        LearnedLR(sgd(kind()), schedule, total_steps=9, initial_loss=-1)
+
+
 def test_a_given_first_loss_sets_the_range_for_fine_tuning(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5, initial_loss=1.6)
     lr.step(0.05)

@@ -63,8 +63,8 @@ class Schedule:
         """The first phase's network, for what all phases share."""
         return self.phases[0]
 
-    def loss_divisor(self, initial_loss: float, num_classes: int | None) -> float:
-        """What the loss is divided by before the network sees it.
+    def loss_divisor(self, initial_loss: float, num_classes: int | None, name: str = "the first loss") -> float:
+        """What the loss is divided by before the network sees it; `name` is what an error calls `initial_loss`.
 
         An untrained classifier's loss is about log(classes), so the first loss stands in for a missing `num_classes`.
         """
@@ -73,7 +73,7 @@ class Schedule:
         if self.net.loss_scale == "log_classes" and num_classes is not None:
             return float(np.log(num_classes))
         return _check.positive(
-            "the first loss",
+            name,
             initial_loss,
             "this schedule divides losses by it; pass initial_loss= a typical first loss",
         )

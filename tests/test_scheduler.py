@@ -644,12 +644,37 @@ def test_a_foreign_state_is_refused_by_name(paper, horizon):
         lr.load_state_dict(other.state_dict())
 
 
-def test_a_saved_horizon_replaces_the_new_one_with_a_warning(paper):
-    saved = LearnedLR(sgd(), paper, total_steps=9, num_classes=5).state_dict()
-    lr = LearnedLR(sgd(), paper, total_steps=20, num_classes=5)
+def test_a_saved_horizon_replaces_the_new_one_with_a_warning(kind):
+    first = LearnedLR(sgd(kind()), "universal", total_steps=9)
+    lrs_for(first, LOSSES[:3])
+    lr = LearnedLR(sgd(kind()), "universal", total_steps=20)
     with pytest.warns(UserWarning, match=r"total_steps=9, which replaces 20; call extend"):
-        lr.load_state_dict(saved)
+        lr.load_state_dict(first.state_dict())
     assert lr.total_steps == 9
+    assert lrs_for(lr, LOSSES[3:]) == lrs_for(first, LOSSES[3:])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"num_classes": 7}, "num_classes=5, this one has 7"),
+        ({"num_classes": None}, "num_classes=5, this one has none"),
+        ({"scale": 0.5}, "scale=2.0, this one has 0.5"),
+        ({"min_lr": 0.1}, "min_lr=none, this one has 0.1"),
+        ({"max_lr": 0.1}, "max_lr=inf, this one has 0.1"),
+    ],
+)
+def test_a_run_resumed_with_other_arguments_is_told_that_its_lrs_change(horizon, kind, options, told):
+    saved = {"num_classes": 5, "scale": 2.0}
+    state = LearnedLR(sgd(kind()), horizon, total_steps=9, **saved).state_dict()
+    lr = LearnedLR(sgd(kind()), horizon, total_steps=9, **{**saved, **options})
+    with pytest.warns(
+        UserWarning, match=f"the saved run had {told}, and gives other LRs: construct LearnedLR with"
+    ) as record:
+        lr.load_state_dict(state)
+    assert len(record) == 1
+    old = {name: value for name, value in state.items() if name not in ("num_classes", "scale", "min_lr", "max_lr")}
+    lr.load_state_dict(old)  # of the first versions: not told, since not known
 
 
 def test_a_run_can_move_between_float_and_tensor_lrs(horizon):

@@ -28,6 +28,7 @@ from mlrsnet.rule import Rule, Snapshot
 from mlrsnet.schedule import Schedule
 
 STATE_VERSION = 1
+RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 STATE_KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 FLOAT32_MAX = torch.finfo(torch.float32).max
 UNMEASURED = (
@@ -194,12 +195,14 @@ class LearnedLR(LRScheduler):
             "total_steps": self.total_steps,
             "last_epoch": self.last_epoch,
             "pending": torch.tensor([float(loss) for loss in self._pending], dtype=torch.float64),
+            **self._rule_numbers(),
             **snapshot,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where the saved run stopped; before or after the optimizer's own `load_state_dict`."""
         state = dict(state_dict)
+        rule = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
         if state.get("version") != STATE_VERSION or state.keys() != STATE_KEYS:
             raise ValueError(
                 f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(STATE_KEYS)}), "
@@ -214,6 +217,12 @@ class LearnedLR(LRScheduler):
                 f"the saved run had total_steps={state['total_steps']}, which replaces {self.total_steps}; "
                 "call extend(total_steps) to prolong it"
             )
+        for name, value in self._rule_numbers().items():
+            if rule.get(name, value) != value:
+                _check.warn(
+                    f"the saved run had {name}={rule[name] or 'none'}, this one has {value or 'none'}, and gives other LRs: "
+                    f"construct LearnedLR with the saved run's {name} to go on as it would have"
+                )
         self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
         self._step_count = self.last_epoch
         self._pending = state["pending"].tolist()
@@ -314,6 +323,11 @@ class LearnedLR(LRScheduler):
     def _schedule_number(self) -> int:
         """The schedule's fingerprint as a number, since a state holds numbers and tensors only."""
         return int(self.schedule.fingerprint()[:15], 16)
+
+    def _rule_numbers(self) -> dict[str, float]:
+        """The arguments that decide LRs beside the schedule; 0 for no `num_classes`, infinity for no `max_lr`."""
+        rule = self._engine.rule
+        return {name: getattr(rule, name) or 0 for name in RULE_KEYS}
 
     def _rule(self, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
         if num_classes is not None:

@@ -218,6 +218,34 @@ def test_the_validation_pass_leaves_no_trace():
     assert not any(p._post_accumulate_grad_hooks for p in run.model.parameters())
 
 
+def test_a_validation_loss_that_draws_from_the_global_random_state_sees_new_batches(task):
+    def run(steps, state=None):
+        drawn = []
+
+        def val_loss():
+            drawn.append(int(torch.randint(64, ())))
+            return task.loss(drawn[-1])
+
+        optimizer = SGD(task.model.parameters(), lr=0.1)
+        options = {"net": LSTMNet(4), "num_classes": CLASSES, "every": 1, "val_loss": val_loss}
+        meta = MetaTrainer(task.model, optimizer, total_steps=9, **options)
+        torch.manual_seed(0)
+        if state is not None:
+            meta.load_state_dict(state)
+        before = torch.get_rng_state()
+        for step in range(steps):
+            meta.step(task.backward(step, optimizer))
+        assert torch.equal(torch.get_rng_state(), before)
+        return drawn, meta.state_dict()
+
+    whole, _ = run(6)
+    first, state = run(3)
+    assert len(set(whole)) > 3
+    assert [*first, *run(3, state)[0]] == whole
+    del state["val_random"]  # as the first versions saved it
+    assert run(3, state)[0] == first
+
+
 def test_everything_is_put_back_when_the_validation_loss_raises():
     run = Setting(OPTIMIZERS["sgd"], every=1)
     loss = run.backward(0)

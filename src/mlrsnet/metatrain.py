@@ -57,7 +57,8 @@ class MetaTrainer:
         model: the model in training; for its buffers, modes and, under DDP, its `no_sync`.
         optimizer: its optimizer, linear in the LR (see `lookahead.LINEAR`).
         total_steps: T, optimizer steps of the whole training.
-        val_loss: computes the mean loss of the next validation batch under the weights as they are.
+        val_loss: computes the mean loss of the next validation batch under the weights as they are. It has a global random
+            state of its own, which goes on from call to call and begins as the training's is at the first one.
         val_gradients: instead of `val_loss`, for those who compute gradients themselves (in a CUDA graph, say): returns the
             loss and its gradients, unscaled, in the order of `model.parameters()`, None where there is none. Buffers
             and `.grad` are its own business: nothing is put back after it.
@@ -167,6 +168,7 @@ class MetaTrainer:
         self._loss_range = (math.inf, -math.inf)
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._past: deque[Past] = deque(maxlen=self.bptt - 1)
+        self._val_random: dict[str, Tensor] = {}
 
     @property
     def total_steps(self) -> int:
@@ -242,6 +244,7 @@ class MetaTrainer:
             "loss_range": list(self._loss_range),
             "kept": {step: _copy(state) for step, state in self._kept.items()},
             "past": [(float(past.loss), float(past.progress), past.memory.cpu()) for past in self._past],
+            "val_random": _copy(self._val_random),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -261,6 +264,8 @@ class MetaTrainer:
         self._loss_range = (state_dict["loss_range"][0], state_dict["loss_range"][1])
         self._kept = {step: _copy(state) for step, state in state_dict["kept"].items()}
         self._past = deque((Past(*past) for past in state_dict["past"]), maxlen=self.bptt - 1)
+        saved = state_dict.get("val_random", {})  # the first states had none
+        self._val_random = {device: state.detach().cpu().clone() for device, state in saved.items()}
 
     @property
     def _engine(self) -> Any:
@@ -328,7 +333,9 @@ class MetaTrainer:
             self.last_val_loss, slope = step.slope_of(*self.val_gradients(), self.model, group)
         else:
             assert self.val_loss is not None
-            self.last_val_loss, slope = step.slope(self.model, self.val_loss, self._loss_scale(), group)
+            self.last_val_loss, slope = step.slope(
+                self.model, self.val_loss, self._loss_scale(), group, self._val_random
+            )
         if not (math.isfinite(self.last_val_loss) and math.isfinite(slope)):
             self._skip(f"the validation loss is {self.last_val_loss}, its slope {slope}")
             return

@@ -745,11 +745,18 @@ def test_a_prolonged_run_keeps_its_early_networks():
         ({"gamma": "paper"}, "gamma must be a mlrsnet.Gamma or None, got 'paper'"),
         ({"meta_optimizer": "adam"}, "meta_optimizer must be an optimizer or a function that makes one, got 'adam'"),
         ({"net": LSTMNet(4).bfloat16()}, "net must be float32 or float64, got torch.bfloat16"),
+        ({"net": "lstm"}, "net must be a schedule network or None, got 'lstm': pass LSTMNet"),
+        ({"net": nn.Linear(1, 1)}, "net must be a schedule network or None, got Linear"),
+        ({"compat": 5}, "compat must be a name or a list of names, got 5"),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_named(options, message):
     with pytest.raises(TypeError, match=message):
         Setting(OPTIMIZERS["sgd"], **options)
+    with pytest.raises(ValueError, match="steps_per_epoch must be a whole number >= 1, got -3"):
+        Setting(OPTIMIZERS["sgd"], steps_per_epoch=-3)
+    with pytest.raises(TypeError, match=r"optimizer must be a torch.optim.Optimizer, got \[1\]"):
+        MetaTrainer(make_model(), [1], total_steps=9, val_loss=lambda: None, num_classes=5)
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got None"):
         MetaTrainer(None, SGD(make_model().parameters()), total_steps=9, val_loss=lambda: None, num_classes=5)
 

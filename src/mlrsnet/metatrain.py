@@ -122,7 +122,7 @@ class MetaTrainer:
         name: str = "unnamed",
         learned_on: str = "",
     ) -> None:
-        _check_kinds(model, val_loss, val_gradients, scaler, gamma)
+        _check_kinds(model, optimizer, val_loss, val_gradients, net, scaler, gamma)
         check_linear(optimizer, assume_linear)
         self.compat = _names(compat)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
@@ -131,9 +131,10 @@ class MetaTrainer:
         self.num_phases = _check.whole_number("num_phases", num_phases)
         self.bptt = _check.whole_number("bptt", bptt)
         self.steps_per_epoch = steps_per_epoch
-        if "epoch-period" in self.compat:
+        if steps_per_epoch is not None or "epoch-period" in self.compat:
             hint = "compat's epoch-period counts T_val in epochs"
-            if self.every > _check.whole_number("steps_per_epoch", steps_per_epoch, hint=hint):
+            self.steps_per_epoch = _check.whole_number("steps_per_epoch", steps_per_epoch, hint=hint)
+            if "epoch-period" in self.compat and self.every > self.steps_per_epoch:
                 raise ValueError(
                     f"every must be at most steps_per_epoch with compat's epoch-period, got {self.every} and {steps_per_epoch}: "
                     "no step would update; pass a smaller T_val"
@@ -380,9 +381,17 @@ class MetaTrainer:
         self.skipped_updates += 1
 
 
-def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gamma: Any) -> None:
+def _check_kinds(
+    model: Any, optimizer: Any, val_loss: Any, val_gradients: Any, net: Any, scaler: Any, gamma: Any
+) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}: pass the model in training")
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}: pass the optimizer of the training"
+        )
+    if net is not None and not isinstance(net, ScheduleNet):
+        raise TypeError(f"net must be a schedule network or None, got {net!r}: pass LSTMNet(), TrendNet() or MLPNet()")
     if (val_loss is None) == (val_gradients is None):
         raise TypeError(f"pass val_loss, or val_gradients instead of it, got {val_loss!r} and {val_gradients!r}")
     if val_loss is not None and not callable(val_loss):
@@ -398,6 +407,8 @@ def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gam
 
 
 def _names(compat: str | Collection[str]) -> frozenset[str]:
+    if not isinstance(compat, Collection):
+        raise TypeError(f"compat must be a name or a list of names, got {compat!r}: pass 'official', or some of COMPAT")
     names = [compat] if isinstance(compat, str) else list(compat)
     known = {_check.one_of("compat", name, ("official", *COMPAT)) for name in names}
     return frozenset(COMPAT if "official" in known else known)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from mlrsnet import _check, relative
+from mlrsnet.integrations.rehearsal import any_optimizer, check_arguments
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.pretrained import load
@@ -241,8 +242,7 @@ class LearnedLRCallback(_Resumable):
         super().__init__()
         self.total_steps = total_steps
         self._arguments = {"schedule": load(schedule), "num_classes": num_classes, **options}
-        # A mistake is told now, not when the data is loaded and the model is built.
-        LearnedLR(_any_optimizer(), total_steps=1 if total_steps is None else total_steps, **self._arguments)
+        check_arguments(total_steps=total_steps, **self._arguments)
 
     def state_dict(self) -> dict[str, Any]:
         """The schedule's state, part of every checkpoint."""
@@ -301,7 +301,7 @@ class MetaTrainCallback(_Resumable):
         # A mistake is told now, and a network made here does not draw from the training's random numbers.
         rehearsal = _InsideTrainer(
             nn.Identity(),
-            _any_optimizer(),
+            any_optimizer(),
             total_steps=1 if total_steps is None else total_steps,
             val_loss=_do_nothing,
             scaler=None,
@@ -442,10 +442,6 @@ def _only_optimizer(trainer: Any, callback: LossFeed) -> Optimizer:
             "before: use another optimizer"
         )
     return optimizers[0]
-
-
-def _any_optimizer() -> Optimizer:
-    return SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
 def _found_infinities(optimizer: Optimizer) -> bool:

@@ -355,6 +355,17 @@ def test_what_a_fitness_or_a_model_returns_is_checked():
     with pytest.raises(ValueError, match="model must return one output for each of the 3 classes of data, got 5"):
         trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()
 
+    class Recurrent(nn.LSTM):
+        def forward(self, x):
+            return super().forward(x.unsqueeze(1))[0][:, -1]
+
+    with pytest.raises(
+        RuntimeError, match=r"can batch, got Recurrent \(Batching rule .*write recurrent cells as plain matrix"
+    ):
+        trainer(
+            TaskSampler([DATA], [lambda data: Recurrent(4, 3, batch_first=True)], val_size=80), held_out_tasks=0
+        ).step()
+
     class Nothing:
         def sample(self, seed, count):
             return []

@@ -187,6 +187,14 @@ def test_the_schedule_is_the_average_of_the_generations():
     start = made.weights.clone()
     made.step()
     torch.testing.assert_close(weights(made.schedule()), (start + made.weights) / 2)
+    made = trainer(average=0.9)
+    seen = [made.weights.clone()]
+    for _ in range(3):
+        made.step()
+        seen.append(made.weights.clone())
+    torch.testing.assert_close(
+        weights(made.schedule()), torch.stack(seen).mean(0)
+    )  # 1/2, 2/3, 3/4: all count alike so far
 
 
 def test_the_meta_optimizers_lr_falls_to_0():

@@ -85,6 +85,40 @@ class Card:
         return cls(**known)
 
 
+def facts(card: Card, net: dict[str, Any], phases: int) -> dict[str, str]:
+    """How a schedule of so many networks, described by `net`, was made, in words; empty where the card says nothing."""
+    gamma = card.gamma
+    settings = ", ".join(f"{key}={value}" for key, value in net.items() if key != "kind")
+    return {
+        "learned on": card.learned_on or "nothing: untrained",
+        "optimizer": card.optimizer,
+        "horizon": f"{card.total_steps} steps" if card.total_steps else "",
+        "networks": f"{phases} x {net['kind']}({settings})",
+        "range": f"gamma {gamma.policy}, {f'{gamma.value:g}' if gamma.value else f'from the {gamma.statistic}'}",
+        "made with": ", ".join(f"{name} {version}" for name, version in sorted(card.versions.items())),
+    }
+
+
+def result_lines(results: dict[str, Any], bullet: str = "") -> list[str]:
+    """One line a result; what belongs together is indented under its name.
+
+    >>> result_lines({"digits": {"test": 97.5, "validation": 98}, "patches": 0.72})
+    ['digits:', '  test: 97.5', '  validation: 98', 'patches: 0.72']
+    """
+    lines = []
+    for name, value in results.items():
+        if isinstance(value, dict):
+            lines += [f"{bullet}{one_line(name)}:", *(f"  {line}" for line in result_lines(value, bullet))]
+        else:
+            lines.append(f"{bullet}{one_line(name)}: {one_line(value)}")
+    return lines
+
+
+def one_line(value: object) -> str:
+    """On one line, or it would end a heading, a list or a table."""
+    return " ".join(str(value).split())
+
+
 def _plain(value: Any) -> Any:
     """Numbers of numpy and torch as Python's, which a file can hold; anything else that it cannot is refused."""
     if isinstance(value, dict):

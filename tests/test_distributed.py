@@ -63,3 +63,39 @@ def test_ranks_can_train_on_their_own(horizon, tmp_path):
     horizon.save(tmp_path / "s.safetensors")
     first, second = run_two(tmp_path, "float", "alone")
     assert not torch.isclose(first, second).any()
+
+
+SUBGROUP = """
+import os, sys
+import torch
+import torch.distributed as dist
+from mlrsnet.distributed import average_over_ranks, share_from_first
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=3)
+group = dist.new_group([1, 2])
+if rank:
+    mean, shared = average_over_ranks(0.1 * rank, group), torch.full((2,), float(rank))
+    share_from_first(shared, group)
+    torch.save([mean, shared], f"{folder}/found{rank}.pt")
+dist.barrier()
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def subgroup(tmp_path_factory):
+    """What ranks 1 and 2 of three have, each: a mean of Python floats, and a tensor of the first of them."""
+    folder = tmp_path_factory.mktemp("subgroup")
+    (folder / "worker.py").write_text(SUBGROUP)
+    workers = [subprocess.Popen([sys.executable, folder / "worker.py", str(rank), folder]) for rank in range(3)]
+    assert [worker.wait(timeout=180) for worker in workers] == [0, 0, 0]
+    return [torch.load(folder / f"found{rank}.pt", weights_only=True) for rank in (1, 2)]
+
+
+def test_python_numbers_are_averaged_in_double_precision(subgroup):
+    assert [mean.item() for mean, _ in subgroup] == [(0.1 + 0.2) / 2] * 2
+
+
+def test_a_group_without_rank_0_shares_from_its_own_first(subgroup):
+    assert [shared.tolist() for _, shared in subgroup] == [[1.0, 1.0]] * 2

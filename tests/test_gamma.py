@@ -102,6 +102,13 @@ def test_the_range_is_carried_over_to_the_optimizer(optimizer, scale):
     assert optimizer_scale(optimizer.param_groups[0]) == pytest.approx(scale)
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.95])
+def test_muons_momentum_does_not_lengthen_its_steps(momentum):
+    optimizer = torch.optim.Muon([torch.nn.Parameter(torch.ones(2, 2))], momentum=momentum)
+    assert optimizer_scale(optimizer.param_groups[0]) == 0.01
+
+
 @pytest.mark.parametrize(("key", "value"), [("momentum", 1.0), ("dampening", 1.0)])
 def test_a_momentum_without_a_range_is_refused(key, value):
     with pytest.raises(ValueError, match=f"{key} must be"):

@@ -155,6 +155,21 @@ def test_epochs_where_a_part_of_the_training_is_meant_are_refused(name, option, 
         factors(name, 10, 1, **{option: [0.5, value] if option == "milestones" else value})
 
 
+def test_an_unknown_schedule_is_told_the_known_ones():
+    with pytest.raises(
+        ValueError, match=r"schedule must be one of fixed, multistep, exponential, sgdr, .*; got 'cosin'"
+    ):
+        factors("cosin", 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("cosine", "end"), ("linear", "end"), ("one-cycle", "start"), ("exponential", "factor")]
+)
+def test_a_part_of_the_lr_that_is_no_number_is_named(name, option):
+    with pytest.raises(ValueError, match=f"{option} must be a finite number, got 'x': a part of the initial LR"):
+        factors(name, 10, 1, **{option: "x"})
+
+
 @pytest.mark.parametrize("growth", [0, 0.5, -1])
 def test_cycles_that_shrink_are_refused_instead_of_computed_for_ever(growth):
     with pytest.raises(ValueError, match="growth must be a whole number >= 1"):

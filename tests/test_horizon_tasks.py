@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -60,6 +61,20 @@ def test_the_number_of_classes_is_found_or_given():
     assert DATA.num_classes == CLASSES
     assert make_data(num_classes=9).num_classes == 9
     assert make_text().num_classes == 7
+
+
+def test_arrays_of_numpy_are_data_too():
+    data = Data(np.zeros((4, 2)), np.array([0, 1, 2, 0]))
+    assert (data.inputs.dtype, data.targets.dtype, data.num_classes) == (torch.float32, torch.long, 3)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("inputs", None), ("inputs", ["a", "b"]), ("targets", 3)])
+def test_data_that_are_no_numbers_are_named(name, wrong):
+    given = {"inputs": torch.zeros(2, 2), "targets": torch.tensor([0, 1]), name: wrong}
+    with pytest.raises(
+        ValueError, match=f"{name} must be a tensor or an array of examples, got {type(wrong).__name__}"
+    ):
+        Data(**given)
 
 
 def test_targets_of_any_whole_numbers_become_classes():

@@ -187,6 +187,14 @@ def test_the_schedule_is_the_average_of_the_generations():
     start = made.weights.clone()
     made.step()
     torch.testing.assert_close(weights(made.schedule()), (start + made.weights) / 2)
+    made = trainer(average=0.9)
+    seen = [made.weights.clone()]
+    for _ in range(3):
+        made.step()
+        seen.append(made.weights.clone())
+    torch.testing.assert_close(
+        weights(made.schedule()), torch.stack(seen).mean(0)
+    )  # 1/2, 2/3, 3/4: all count alike so far
 
 
 def test_the_meta_optimizers_lr_falls_to_0():
@@ -354,6 +362,17 @@ def test_what_a_fitness_or_a_model_returns_is_checked():
         trainer(fitness=lambda outputs, targets: outputs.sum(), held_out_tasks=0).step()
     with pytest.raises(ValueError, match="model must return one output for each of the 3 classes of data, got 5"):
         trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()
+
+    class Recurrent(nn.LSTM):
+        def forward(self, x):
+            return super().forward(x.unsqueeze(1))[0][:, -1]
+
+    with pytest.raises(
+        RuntimeError, match=r"can batch, got Recurrent \(Batching rule .*write recurrent cells as plain matrix"
+    ):
+        trainer(
+            TaskSampler([DATA], [lambda data: Recurrent(4, 3, batch_first=True)], val_size=80), held_out_tasks=0
+        ).step()
 
     class Nothing:
         def sample(self, seed, count):

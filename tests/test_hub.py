@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -15,6 +16,8 @@ import torch
 from huggingface_hub import constants
 
 from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError, hub, load
+from mlrsnet.card import facts
+from mlrsnet.show import describe
 
 RESULTS = {"digits": {"accuracy": 97.5}, "patches": 0.72}
 CARD = Card(
@@ -260,7 +263,7 @@ def test_the_model_card_says_what_the_card_holds(mine):
         "| horizon | 300 steps |",
         "| range | gamma fixed, 0.5 |",
         f"| digest | {mine.fingerprint()} |",
-        "- digits",
+        "- digits:",
         "  - accuracy: 97.5",
         "- patches: 0.72",
         "- It was learned from losses between 0.01 and 2.5; far outside it warns.",
@@ -268,6 +271,17 @@ def test_the_model_card_says_what_the_card_holds(mine):
     ):
         assert line in text.splitlines()
     assert CARD.description in text
+
+
+def test_the_model_card_and_the_terminal_say_the_same(mine):
+    card = replace(mine.card, results={"digits": {"seeds": {"first": 97.5}}})
+    schedule = Schedule(mine.phases, card)
+    page, shown = schedule.model_card("me/mine"), describe(schedule)
+    for name, value in facts(card, mine.net.config(), mine.num_phases).items():
+        assert f"{name:12} {value}" in shown
+        assert f"| {name} | {value.replace('|', chr(92) + '|')} |" in page
+    assert "- digits:\n  - seeds:\n    - first: 97.5" in page
+    assert "digits:\n               seeds:\n                 first: 97.5" in shown
 
 
 def test_the_model_card_of_a_bare_schedule_claims_nothing():

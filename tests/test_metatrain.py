@@ -218,6 +218,34 @@ def test_the_validation_pass_leaves_no_trace():
     assert not any(p._post_accumulate_grad_hooks for p in run.model.parameters())
 
 
+def test_a_validation_loss_that_draws_from_the_global_random_state_sees_new_batches(task):
+    def run(steps, state=None):
+        drawn = []
+
+        def val_loss():
+            drawn.append(int(torch.randint(64, ())))
+            return task.loss(drawn[-1])
+
+        optimizer = SGD(task.model.parameters(), lr=0.1)
+        options = {"net": LSTMNet(4), "num_classes": CLASSES, "every": 1, "val_loss": val_loss}
+        meta = MetaTrainer(task.model, optimizer, total_steps=9, **options)
+        torch.manual_seed(0)
+        if state is not None:
+            meta.load_state_dict(state)
+        before = torch.get_rng_state()
+        for step in range(steps):
+            meta.step(task.backward(step, optimizer))
+        assert torch.equal(torch.get_rng_state(), before)
+        return drawn, meta.state_dict()
+
+    whole, _ = run(6)
+    first, state = run(3)
+    assert len(set(whole)) > 3
+    assert [*first, *run(3, state)[0]] == whole
+    del state["val_random"]  # as the first versions saved it
+    assert run(3, state)[0] == first
+
+
 def test_everything_is_put_back_when_the_validation_loss_raises():
     run = Setting(OPTIMIZERS["sgd"], every=1)
     loss = run.backward(0)
@@ -717,11 +745,18 @@ def test_a_prolonged_run_keeps_its_early_networks():
         ({"gamma": "paper"}, "gamma must be a mlrsnet.Gamma or None, got 'paper'"),
         ({"meta_optimizer": "adam"}, "meta_optimizer must be an optimizer or a function that makes one, got 'adam'"),
         ({"net": LSTMNet(4).bfloat16()}, "net must be float32 or float64, got torch.bfloat16"),
+        ({"net": "lstm"}, "net must be a schedule network or None, got 'lstm': pass LSTMNet"),
+        ({"net": nn.Linear(1, 1)}, "net must be a schedule network or None, got Linear"),
+        ({"compat": 5}, "compat must be a name or a list of names, got 5"),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_named(options, message):
     with pytest.raises(TypeError, match=message):
         Setting(OPTIMIZERS["sgd"], **options)
+    with pytest.raises(ValueError, match="steps_per_epoch must be a whole number >= 1, got -3"):
+        Setting(OPTIMIZERS["sgd"], steps_per_epoch=-3)
+    with pytest.raises(TypeError, match=r"optimizer must be a torch.optim.Optimizer, got \[1\]"):
+        MetaTrainer(make_model(), [1], total_steps=9, val_loss=lambda: None, num_classes=5)
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got None"):
         MetaTrainer(None, SGD(make_model().parameters()), total_steps=9, val_loss=lambda: None, num_classes=5)
 

@@ -110,6 +110,32 @@ def test_a_full_card_survives(tmp_path):
     assert Schedule.load(tmp_path / "s.safetensors").card == card
 
 
+@pytest.mark.parametrize("name", ["Mine", "MLPNet"])
+def test_a_network_of_ones_own_is_refused_before_a_file_is_written_that_nobody_can_read(tmp_path, name):
+    own = type(name, (MLPNet,), {})
+    with pytest.raises(
+        ScheduleError, match=f"networks must be one of LSTMNet, TrendNet, MLPNet to be saved, got {name}"
+    ):
+        Schedule(own(2)).save(tmp_path / "s.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_card_of_numpy_numbers_survives(tmp_path):
+    found = {"accuracy": np.float32(4), "seeds": [np.int64(1), torch.tensor(2.5)]}
+    card = Card(total_steps=np.int64(4), gamma=Gamma("fixed", value=np.float32(0.5)), results={"digits": found})
+    Schedule(MLPNet(), card).save(tmp_path / "s.safetensors")
+    loaded = Schedule.load(tmp_path / "s.safetensors").card
+    assert loaded == card
+    assert loaded.results == {"digits": {"accuracy": 4.0, "seeds": [1, 2.5]}}
+
+
+@pytest.mark.parametrize("value", [1, 1.0])
+def test_a_range_keeps_the_fingerprint_it_had(value):
+    torch.manual_seed(0)
+    schedule = Schedule(MLPNet(2), Card(gamma=Gamma("fixed", value=value)))
+    assert schedule.card.to_dict()["gamma"]["value"] is value
+
+
 def test_phases_are_spread_over_the_losses_and_share_the_memory():
     torch.manual_seed(0)
     nets = [LSTMNet(6) for _ in range(3)]
@@ -200,6 +226,14 @@ def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path
         (lambda: Card(results=[1]), TypeError, "results of a card must be a dict"),
         (lambda: Schedule(MLPNet()).simulate([1.0], gamma=0), ValueError, "gamma must be > 0, got 0"),
         (lambda: Schedule(MLPNet(loss_scale="initial")).simulate([-1.0]), ValueError, "the first loss must be > 0"),
+        (lambda: Card(learned_on=5), TypeError, "learned_on of a card must be a str, got 5"),
+        (lambda: Card(optimizer=None), TypeError, "optimizer of a card must be a str, got None"),
+        (lambda: Card(gamma=1.0), TypeError, "gamma of a card must be a Gamma, got 1.0"),
+        (
+            lambda: Card(results={"a": {"b": object}}),
+            TypeError,
+            "results of a card must hold numbers and words, got <class",
+        ),
         (lambda: Card(loss_range=(2.0, 1.0)), ValueError, "loss_range must be"),
         (lambda: Card(total_steps=0), ValueError, "total_steps must be a whole number >= 1"),
         (lambda: Card.from_dict({"nam": "x"}), ValueError, "unknown card fields"),

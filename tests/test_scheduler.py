@@ -95,7 +95,13 @@ def test_phases_switch_at_the_right_step_for_any_horizon(kind, total):
     schedule = Schedule(nets, Card(gamma=Gamma("fixed", value=1.0)))
     lr = LearnedLR(sgd(kind()), schedule, total_steps=total)
     expected = [1 / (1 + math.exp(-min(3 * t // total, 2))) for t in range(total + 3)]  # the last phase holds
-    assert lrs_for(lr, [1.0] * (total + 3)) == pytest.approx(expected, rel=1e-5)
+    used = lrs_for(lr, [1.0] * total)
+    with pytest.warns(
+        UserWarning, match=f"step {total + 1} is past total_steps={total}, which counts optimizer steps"
+    ) as told:
+        used += lrs_for(lr, [1.0] * 3)
+    assert len(told) == 1
+    assert used == pytest.approx(expected, rel=1e-5)
 
 
 def test_extend_moves_the_phases_from_then_on(kind):
@@ -174,12 +180,12 @@ def test_observed_losses_survive_a_checkpoint(paper, kind):
 def test_a_loss_that_is_not_finite_holds_everything(horizon, kind, bad):
     lr, clean = (LearnedLR(sgd(kind()), horizon, total_steps=9, num_classes=5) for _ in range(2))
     with pytest.warns(UserWarning, match="a loss was not finite") as record:
-        used = lrs_for(lr, [*LOSSES[:3], bad, bad, *LOSSES[3:]])
+        used = lrs_for(lr, [*LOSSES[:3], bad, bad, *LOSSES[3:7]])
         report = lr.check()
-    expected = lrs_for(clean, LOSSES)
+    expected = lrs_for(clean, LOSSES[:7])
     assert len(record) == 1
     assert used == [*expected[:3], expected[2], expected[2], *expected[3:]]
-    assert (report["nonfinite"], report["step"]) == (2, 9)
+    assert (report["nonfinite"], report["step"]) == (2, 7)
 
 
 def test_a_first_loss_that_is_not_finite_leaves_the_optimizer_alone(paper, kind):
@@ -309,6 +315,12 @@ def test_the_first_loss_stands_in_for_classes_and_can_be_given(kind):
     np.testing.assert_allclose(lrs_for(guessed, LOSSES), relative, rtol=1e-5)
 
 
+def test_a_given_first_loss_that_is_no_scale_is_named(kind):
+    schedule = Schedule(MLPNet(2, loss_scale="initial"), Card(gamma=Gamma("fixed", value=1.0)))
+    with pytest.raises(ValueError, match=r"initial_loss must be > 0, got -1.0: this schedule divides losses by it"):
+        LearnedLR(sgd(kind()), schedule, total_steps=9, initial_loss=-1)
+
+
 def test_a_given_first_loss_sets_the_range_for_fine_tuning(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5, initial_loss=1.6)
     lr.step(0.05)
@@ -347,17 +359,46 @@ def test_many_coarse_losses_are_averaged_finely(paper, kind):
     assert lr.check()["initial_loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 
-def test_what_was_observed_survives_an_error(paper, kind):
+def test_what_was_observed_for_a_step_that_failed_is_gone_with_it(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5, on_nonfinite="raise")
-    lr.observe(1.0)
+    lr.observe(math.nan)
     with pytest.raises(FloatingPointError):
-        lr.step(math.nan)
+        lr.step(1.0)
+    lr.step(2.0)
+    assert lr.check()["initial_loss"] == 2.0
+
+
+def test_a_loss_of_the_wrong_shape_leaves_what_was_observed(paper, kind):
+    lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
+    lr.observe(1.0)
+    with pytest.raises(ValueError, match="loss must be a scalar"):
+        lr.step(torch.ones(3))
     lr.step(2.0)
     assert lr.check()["initial_loss"] == 1.5
 
 
+def test_observed_losses_can_be_forgotten(paper, kind):
+    lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
+    lr.observe(1.0)
+    lr.forget()
+    lr.step(2.0)
+    assert lr.check()["initial_loss"] == 2.0
+
+
 def test_numpy_numbers_are_numbers(paper, kind):
-    LearnedLR(sgd(kind()), paper, total_steps=np.int64(9), num_classes=np.int32(5), scale=np.float32(1.0))
+    options = {
+        "num_classes": np.int32(5),
+        "scale": np.float32(1.0),
+        "initial_loss": np.float64(1.6),
+        "min_lr": np.float32(0),
+    }
+    lr = LearnedLR(sgd(kind()), paper, total_steps=np.int64(9), **options)
+    lr.extend(np.int64(10))
+    lr.step(np.float64(1.5))
+    file = io.BytesIO()
+    torch.save(lr.state_dict(), file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True)["total_steps"] == 10  # which numbers of numpy do not survive
 
 
 def test_the_first_state_brings_the_first_lr_back(paper, kind):
@@ -603,12 +644,37 @@ def test_a_foreign_state_is_refused_by_name(paper, horizon):
         lr.load_state_dict(other.state_dict())
 
 
-def test_a_saved_horizon_replaces_the_new_one_with_a_warning(paper):
-    saved = LearnedLR(sgd(), paper, total_steps=9, num_classes=5).state_dict()
-    lr = LearnedLR(sgd(), paper, total_steps=20, num_classes=5)
+def test_a_saved_horizon_replaces_the_new_one_with_a_warning(kind):
+    first = LearnedLR(sgd(kind()), "universal", total_steps=9)
+    lrs_for(first, LOSSES[:3])
+    lr = LearnedLR(sgd(kind()), "universal", total_steps=20)
     with pytest.warns(UserWarning, match=r"total_steps=9, which replaces 20; call extend"):
-        lr.load_state_dict(saved)
+        lr.load_state_dict(first.state_dict())
     assert lr.total_steps == 9
+    assert lrs_for(lr, LOSSES[3:]) == lrs_for(first, LOSSES[3:])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"num_classes": 7}, "num_classes=5, this one has 7"),
+        ({"num_classes": None}, "num_classes=5, this one has none"),
+        ({"scale": 0.5}, "scale=2.0, this one has 0.5"),
+        ({"min_lr": 0.1}, "min_lr=none, this one has 0.1"),
+        ({"max_lr": 0.1}, "max_lr=inf, this one has 0.1"),
+    ],
+)
+def test_a_run_resumed_with_other_arguments_is_told_that_its_lrs_change(horizon, kind, options, told):
+    saved = {"num_classes": 5, "scale": 2.0}
+    state = LearnedLR(sgd(kind()), horizon, total_steps=9, **saved).state_dict()
+    lr = LearnedLR(sgd(kind()), horizon, total_steps=9, **{**saved, **options})
+    with pytest.warns(
+        UserWarning, match=f"the saved run had {told}, and gives other LRs: construct LearnedLR with"
+    ) as record:
+        lr.load_state_dict(state)
+    assert len(record) == 1
+    old = {name: value for name, value in state.items() if name not in ("num_classes", "scale", "min_lr", "max_lr")}
+    lr.load_state_dict(old)  # of the first versions: not told, since not known
 
 
 def test_a_run_can_move_between_float_and_tensor_lrs(horizon):

@@ -172,6 +172,17 @@ def test_a_header_of_any_length_is_not_taken_for_a_pickle(tmp_path):
     assert 0x80 in lengths
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_others_may_read_a_schedule_where_they_may_read_ones_other_files(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        Schedule(LSTMNet(2)).save(tmp_path / "s.safetensors")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "s.safetensors").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
 def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
     Schedule.load(saved).save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()

@@ -384,6 +384,21 @@ def test_a_callback_added_too_late_says_how_to_join(horizon, tmp_path):
         trainer.train()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": -1}, "scale must be > 0, got -1"),
+        ({"schedule": "nope"}, "there is no schedule named 'nope'"),
+        ({"schedule": "cifar10-resnet18"}, "num_classes must be given for the schedule 'cifar10-resnet18'"),
+        ({"total_steps": 0}, "total_steps must be a whole number >= 1, got 0"),
+        ({"on_nonfinite": "x"}, "on_nonfinite must be one of hold, raise; got 'x'"),
+    ],
+)
+def test_a_bad_argument_is_named_before_a_trainer_is_made(options, message):
+    with pytest.raises(ValueError, match=message):
+        LearnedLRCallback(**options)
+
+
 def test_combinations_that_cannot_be_meant_are_refused(horizon, tmp_path):
     model, data, arguments = classifier(), labelled(), settings(tmp_path)
     optimizer, another = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))

@@ -43,11 +43,13 @@ class Card:
     versions: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
-        for name, kind in (("name", str), ("description", str), ("results", dict), ("versions", dict)):
+        words = ("name", "description", "learned_on", "optimizer")
+        for name, kind in (*((name, str) for name in words), ("gamma", Gamma), ("results", dict), ("versions", dict)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} of a card must be a {kind.__name__}, got {getattr(self, name)!r}")
         if self.total_steps is not None:
-            _check.whole_number("total_steps", self.total_steps)
+            object.__setattr__(self, "total_steps", _check.whole_number("total_steps", self.total_steps))
+        object.__setattr__(self, "results", _plain(self.results))
         if self.loss_range is not None:
             if len(self.loss_range) != 2 or not self.loss_range[0] < self.loss_range[1]:
                 raise ValueError(f"loss_range must be (smallest, largest), got {self.loss_range!r}")
@@ -81,3 +83,50 @@ class Card:
         if known.get("loss_range") is not None:
             known["loss_range"] = tuple(known["loss_range"])
         return cls(**known)
+
+
+def facts(card: Card, net: dict[str, Any], phases: int) -> dict[str, str]:
+    """How a schedule of so many networks, described by `net`, was made, in words; empty where the card says nothing."""
+    gamma = card.gamma
+    settings = ", ".join(f"{key}={value}" for key, value in net.items() if key != "kind")
+    return {
+        "learned on": card.learned_on or "nothing: untrained",
+        "optimizer": card.optimizer,
+        "horizon": f"{card.total_steps} steps" if card.total_steps else "",
+        "networks": f"{phases} x {net['kind']}({settings})",
+        "range": f"gamma {gamma.policy}, {f'{gamma.value:g}' if gamma.value else f'from the {gamma.statistic}'}",
+        "made with": ", ".join(f"{name} {version}" for name, version in sorted(card.versions.items())),
+    }
+
+
+def result_lines(results: dict[str, Any], bullet: str = "") -> list[str]:
+    """One line a result; what belongs together is indented under its name.
+
+    >>> result_lines({"digits": {"test": 97.5, "validation": 98}, "patches": 0.72})
+    ['digits:', '  test: 97.5', '  validation: 98', 'patches: 0.72']
+    """
+    lines = []
+    for name, value in results.items():
+        if isinstance(value, dict):
+            lines += [f"{bullet}{one_line(name)}:", *(f"  {line}" for line in result_lines(value, bullet))]
+        else:
+            lines.append(f"{bullet}{one_line(name)}: {one_line(value)}")
+    return lines
+
+
+def one_line(value: object) -> str:
+    """On one line, or it would end a heading, a list or a table."""
+    return " ".join(str(value).split())
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and torch as Python's, which a file can hold; anything else that it cannot is refused."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, numpy.generic | torch.Tensor) and value.ndim == 0:
+        return value.item()
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"results of a card must hold numbers and words, got {value!r}: pass float(...) or a list")
+    return value

@@ -117,7 +117,7 @@ class DeviceEngine:
         self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
         if initial_loss is not None:
             rule.schedule.card.gamma(initial_loss, rule.num_classes, "initial_loss")
-            rule.schedule.loss_divisor(initial_loss, rule.num_classes)
+            rule.schedule.loss_divisor(initial_loss, rule.num_classes, "initial_loss")
         self.counts = torch.zeros(6, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
         self.ratio = torch.ones((), device=device)

@@ -28,7 +28,10 @@ def sum_over_ranks(numbers: Tensor, group: Group) -> Tensor:
 def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Tensor:
     """The mean of `loss` over the ranks of a group; `loss` itself where there is only one rank."""
     ranks = num_ranks(group)
-    return loss if ranks == 1 else sum_over_ranks(torch.as_tensor(loss), group) / ranks
+    if ranks == 1:
+        return loss
+    exact = loss if isinstance(loss, Tensor) else torch.tensor(loss, dtype=torch.float64)
+    return sum_over_ranks(exact, group) / ranks
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ POLICIES = ("initial", "per-phase", "fixed", "relative")
 STATISTICS = ("loss", "perplexity")
 
 ADAPTIVE_SCALE = 0.01
-"""Adam-like optimizers divide by the gradient's size, so their LRs are about a hundredth of SGD's."""
+"""Adam-like optimizers divide by the gradient's size, so their LRs are about a hundredth of SGD's; so does Muon."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Gamma:
         _check.one_of("gamma policy", self.policy, POLICIES)
         _check.one_of("gamma statistic", self.statistic, STATISTICS)
         if not self.needs_classes:
-            _check.positive("gamma value", self.value, f"a {self.policy} range needs its value, such as 1.0")
+            value = _check.positive("gamma value", self.value, f"a {self.policy} range needs its value, such as 1.0")
+            if type(self.value) is not int:  # 1 and 1.0 have different fingerprints: one that was given stays
+                object.__setattr__(self, "value", value)
         elif self.value is not None:
             raise ValueError(
                 f"gamma value belongs to the policies 'fixed' and 'relative', got {self.value!r} with {self.policy!r}"
@@ -95,6 +97,7 @@ def optimizer_scale(group: dict[str, Any]) -> float:
 
     - heavy-ball and Nesterov SGD: (1 - momentum) / (1 - dampening), the length of the average step
     - Adam and its relatives, Adafactor, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has one
+    - Muon: 0.01 too, whatever its momentum: its direction is orthogonalised, so its length does not depend on the gradient's
     - anything else: 1
 
     The kind is read from the group's own keys, so wrapped and third-party optimizers are covered; `LearnedLR(scale=...)`
@@ -104,7 +107,11 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     0.1
     >>> optimizer_scale({"betas": (0.9, 0.999)})
     0.01
+    >>> optimizer_scale({"momentum": 0.95, "ns_steps": 5})
+    0.01
     """
+    if "ns_steps" in group:  # Newton-Schulz: Muon
+        return ADAPTIVE_SCALE
     adaptive = any(key in group for key in ("betas", "beta2_decay", "centered", "initial_accumulator_value"))
     scale = ADAPTIVE_SCALE if adaptive else 1.0
     momentum = float(group.get("momentum") or 0.0)

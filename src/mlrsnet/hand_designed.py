@@ -86,7 +86,10 @@ def factors(name: str, total: int, per_epoch: int, *, warmup: float = 0.0, **opt
         raise ValueError(f"warmup must be in [0, 1), a part of the training, got {warmup!r}")
     rise = round(warmup * total)
     up = [(t + 1) / rise for t in range(rise)]
-    schedule = HAND_DESIGNED[name]
+    schedule = HAND_DESIGNED[_check.one_of("schedule", name, HAND_DESIGNED)]
+    for option, value in options.items():
+        if option in ("end", "start", "factor"):
+            _check.real(option, value, "a part of the initial LR, such as 0.1")
     found = up + [schedule(Time(t, total - rise, per_epoch), **options) for t in range(total - rise)]
     if not all(0 <= factor < math.inf for factor in found):
         raise ValueError(f"{name} must give LRs >= 0 at every step, got others with {options}: change its options")

@@ -205,7 +205,7 @@ class HostEngine:
     def _begin(self, loss: float, name: str = "the first loss") -> None:
         """Set f_0, and with it gamma and the loss scale; raises where it gives no valid range, changing nothing."""
         schedule, classes = self.rule.schedule, self.rule.num_classes
-        gamma, divisor = schedule.card.gamma(loss, classes, name), schedule.loss_divisor(loss, classes)
+        gamma, divisor = schedule.card.gamma(loss, classes, name), schedule.loss_divisor(loss, classes, name)
         self.initial_loss, self.gamma, self.divisor = loss, gamma, divisor
 
     def _advance(self, loss: float) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mlrsnet.card import Card
+from mlrsnet.card import Card, facts, one_line, result_lines
 from mlrsnet.storage import ScheduleError
 
 PREFIX = "hf://"
@@ -96,7 +96,7 @@ def model_card(
     needs_classes = card.gamma.needs_classes or net["loss_scale"] == "log_classes"
     head = ["---", "library_name: mlrsnet", *_license(license), "tags:", *(f"- {tag}" for tag in TAGS), "---", ""]
     return "\n".join(head) + CARD.format(
-        name=_line(card.name),
+        name=one_line(card.name),
         about="\n\n".join(
             filter(
                 None, [card.description, "A schedule network reads the training loss and sets the LR of every step."]
@@ -104,36 +104,10 @@ def model_card(
         ),
         address=PREFIX + repository,
         arguments="total_steps=..." + (", num_classes=..." if needs_classes else ""),
-        made=_table(_how_it_was_made(card, net, phases, digest)),
-        results=_results(card.results),
+        made=_table({**facts(card, net, phases), "digest": digest}),
+        results="\n".join(result_lines(card.results, "- ")) or "The card records no results.",
         limits="\n".join(f"- {limit}" for limit in _limits(card, net)) or "The card states none.",
     )
-
-
-def _how_it_was_made(card: Card, net: dict[str, Any], phases: int, digest: str) -> dict[str, str]:
-    """Empty where the card says nothing."""
-    gamma = card.gamma
-    settings = ", ".join(f"{key}={value}" for key, value in net.items() if key != "kind")
-    return {
-        "learned on": card.learned_on or "nothing: untrained",
-        "optimizer": card.optimizer,
-        "horizon": f"{card.total_steps} steps" if card.total_steps else "",
-        "networks": f"{phases} x {net['kind']}({settings})",
-        "range": f"gamma {gamma.policy}" + (f", {gamma.value:g}" if gamma.value else f", from the {gamma.statistic}"),
-        "made with": ", ".join(f"{name} {version}" for name, version in sorted(card.versions.items())),
-        "digest": digest,
-    }
-
-
-def _results(results: dict[str, Any]) -> str:
-    """A list by task, with a list of its own where a task has several numbers."""
-    lines = []
-    for task, found in results.items():
-        if isinstance(found, dict):
-            lines += [f"- {_line(task)}", *(f"  - {_line(name)}: {_line(value)}" for name, value in found.items())]
-        else:
-            lines.append(f"- {_line(task)}: {_line(found)}")
-    return "\n".join(lines) or "The card records no results."
 
 
 def _limits(card: Card, net: dict[str, Any]) -> Iterator[str]:
@@ -145,7 +119,7 @@ def _limits(card: Card, net: dict[str, Any]) -> Iterator[str]:
         low, high = card.loss_range
         yield f"It was learned from losses between {low:.3g} and {high:.3g}{scale[net['loss_scale']]}; far outside it warns."
     if card.optimizer:
-        yield f"It was learned with {_line(card.optimizer)}; for other optimizers its range is scaled by a rule, not learned."
+        yield f"It was learned with {one_line(card.optimizer)}; for other optimizers its range is scaled by a rule, not learned."
     if card.total_steps:
         yield f"It was learned on trainings of {card.total_steps} steps."
 
@@ -159,13 +133,8 @@ def _license(license: str | None) -> list[str]:
 
 
 def _table(rows: dict[str, str]) -> str:
-    cells = [f"| {name} | {_line(value).replace('|', chr(92) + '|')} |" for name, value in rows.items() if value]
+    cells = [f"| {name} | {one_line(value).replace('|', chr(92) + '|')} |" for name, value in rows.items() if value]
     return "\n".join(["| | |", "| --- | --- |", *cells])
-
-
-def _line(value: object) -> str:
-    """On one line, or it would end a heading, a list or a table."""
-    return " ".join(str(value).split())
 
 
 def _parts(address: str) -> tuple[str, str | None]:
@@ -225,13 +194,13 @@ def _plain_errors(address: str) -> Iterator[None]:
             raise
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise PermissionError(
-                f"the Hub refused {address} ({_line(error)}): {login}; pushing needs write access"
+                f"the Hub refused {address} ({one_line(error)}): {login}; pushing needs write access"
             ) from None
         raise _unreachable(address, error) from None
 
 
 def _unreachable(address: str, error: BaseException) -> ConnectionError:
     return ConnectionError(
-        f"{address}: the Hub could not be reached or did not answer as it should ({_line(error)}): check the network and "
+        f"{address}: the Hub could not be reached or did not answer as it should ({one_line(error)}): check the network and "
         "HF_HUB_OFFLINE and try again, or use a file's path"
     )

@@ -96,11 +96,16 @@ class OpenStep:
         self.alpha = alpha
 
     def slope(
-        self, model: nn.Module, val_loss: Callable[[], Tensor], loss_scale: float = 1.0, group: Group = None
+        self,
+        model: nn.Module,
+        val_loss: Callable[[], Tensor],
+        loss_scale: float = 1.0,
+        group: Group = None,
+        random: dict[str, Tensor] | None = None,
     ) -> tuple[float, float]:
         """L_val at the weights as they are, and d L_val / d alpha there; both the mean over the ranks.
 
-        The pass leaves no trace: gradients, buffers, random state and train/eval modes are as before.
+        The pass leaves no trace: gradients, buffers, random state and train/eval modes are as before. `random`: see `no_trace`.
         """
         dots: list[Tensor] = []
         changes = {id(p): change for p, change in zip(self.parameters, self.change, strict=True)}
@@ -113,7 +118,7 @@ class OpenStep:
                 parameter.grad = None
 
         with ExitStack() as stack:
-            stack.enter_context(no_trace(model, self.all_parameters))
+            stack.enter_context(no_trace(model, self.all_parameters, random))
             for parameter in self.parameters:
                 if parameter.requires_grad and parameter.numel() > large and not sharded:
                     stack.callback(parameter.register_post_accumulate_grad_hook(consume).remove)
@@ -154,8 +159,12 @@ class OpenStep:
 
 
 @contextmanager
-def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
-    """Put gradients, buffers, random state and train/eval modes back at the end."""
+def no_trace(model: nn.Module, parameters: list[Any], random: dict[str, Tensor] | None = None) -> Iterator[None]:
+    """Put gradients, buffers, random state and train/eval modes back at the end.
+
+    Inside, random numbers go on from `random`, by device, which is updated: without, they would be the same ones every time
+    that nobody outside draws any.
+    """
     modules = list(model.modules())
     own = [p for module in modules for p in module._parameters.values() if p is not None]
     everything = list({id(p): p for p in (*own, *parameters)}.values())
@@ -168,7 +177,7 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
     for parameter in everything:
         parameter.grad = None
     try:
-        with torch.random.fork_rng(devices=sorted(device.index for device in devices)):
+        with _random_numbers(sorted(device.index for device in devices), {} if random is None else random):
             yield
     finally:
         for parameter, gradient in zip(everything, gradients, strict=True):
@@ -180,6 +189,22 @@ def no_trace(model: nn.Module, parameters: list[Any]) -> Iterator[None]:
             module._buffers[name] = buffer
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def _random_numbers(devices: list[int], states: dict[str, Tensor]) -> Iterator[None]:
+    """A random state of its own for what is inside: that of the devices in `states`, the present one where there is none."""
+    with torch.random.fork_rng(devices=devices):
+        if "cpu" in states:
+            torch.set_rng_state(states["cpu"])
+        for device in devices:
+            if f"cuda:{device}" in states:
+                torch.cuda.set_rng_state(states[f"cuda:{device}"], device)
+        try:
+            yield
+        finally:
+            states["cpu"] = torch.get_rng_state()
+            states.update((f"cuda:{device}", torch.cuda.get_rng_state(device)) for device in devices)
 
 
 def _is_ordinary(tensor: Tensor) -> bool:

@@ -57,7 +57,8 @@ class MetaTrainer:
         model: the model in training; for its buffers, modes and, under DDP, its `no_sync`.
         optimizer: its optimizer, linear in the LR (see `lookahead.LINEAR`).
         total_steps: T, optimizer steps of the whole training.
-        val_loss: computes the mean loss of the next validation batch under the weights as they are.
+        val_loss: computes the mean loss of the next validation batch under the weights as they are. It has a global random
+            state of its own, which goes on from call to call and begins as the training's is at the first one.
         val_gradients: instead of `val_loss`, for those who compute gradients themselves (in a CUDA graph, say): returns the
             loss and its gradients, unscaled, in the order of `model.parameters()`, None where there is none. Buffers
             and `.grad` are its own business: nothing is put back after it.
@@ -121,7 +122,7 @@ class MetaTrainer:
         name: str = "unnamed",
         learned_on: str = "",
     ) -> None:
-        _check_kinds(model, val_loss, val_gradients, scaler, gamma)
+        _check_kinds(model, optimizer, val_loss, val_gradients, net, scaler, gamma)
         check_linear(optimizer, assume_linear)
         self.compat = _names(compat)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
@@ -130,9 +131,10 @@ class MetaTrainer:
         self.num_phases = _check.whole_number("num_phases", num_phases)
         self.bptt = _check.whole_number("bptt", bptt)
         self.steps_per_epoch = steps_per_epoch
-        if "epoch-period" in self.compat:
+        if steps_per_epoch is not None or "epoch-period" in self.compat:
             hint = "compat's epoch-period counts T_val in epochs"
-            if self.every > _check.whole_number("steps_per_epoch", steps_per_epoch, hint=hint):
+            self.steps_per_epoch = _check.whole_number("steps_per_epoch", steps_per_epoch, hint=hint)
+            if "epoch-period" in self.compat and self.every > self.steps_per_epoch:
                 raise ValueError(
                     f"every must be at most steps_per_epoch with compat's epoch-period, got {self.every} and {steps_per_epoch}: "
                     "no step would update; pass a smaller T_val"
@@ -167,6 +169,7 @@ class MetaTrainer:
         self._loss_range = (math.inf, -math.inf)
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._past: deque[Past] = deque(maxlen=self.bptt - 1)
+        self._val_random: dict[str, Tensor] = {}
 
     @property
     def total_steps(self) -> int:
@@ -180,6 +183,7 @@ class MetaTrainer:
             raise ValueError(
                 "step needs this batch's loss, got None: pass it, or observe(loss) those of its micro-batches first"
             )
+        self._check_alone()
         if self.update_due:
             self._meta_step(loss)
         else:
@@ -241,6 +245,7 @@ class MetaTrainer:
             "loss_range": list(self._loss_range),
             "kept": {step: _copy(state) for step, state in self._kept.items()},
             "past": [(float(past.loss), float(past.progress), past.memory.cpu()) for past in self._past],
+            "val_random": _copy(self._val_random),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -260,6 +265,8 @@ class MetaTrainer:
         self._loss_range = (state_dict["loss_range"][0], state_dict["loss_range"][1])
         self._kept = {step: _copy(state) for step, state in state_dict["kept"].items()}
         self._past = deque((Past(*past) for past in state_dict["past"]), maxlen=self.bptt - 1)
+        saved = state_dict.get("val_random", {})  # the first states had none
+        self._val_random = {device: state.detach().cpu().clone() for device, state in saved.items()}
 
     @property
     def _engine(self) -> Any:
@@ -267,8 +274,19 @@ class MetaTrainer:
 
     def _count(self) -> None:
         self.step_count += 1
+        self.lr._check_end(self.step_count)
         if self.step_count in self._boundaries():
             self._kept[self.step_count] = _copy(self.net.state_dict())
+
+    def _check_alone(self) -> None:
+        """Say once that somebody else steps the optimizer too; before the first `step`, it is his own affair."""
+        steps = self.lr._optimizer_steps.take()
+        if steps > 1 and self.step_count and not self.lr._told_order:
+            self.lr._told_order = True
+            _check.warn(
+                f"the optimizer took {steps} steps since the last MetaTrainer.step(loss), which takes one itself: leave "
+                "optimizer.step() out, or every batch moves the weights more than once"
+            )
 
     def _boundaries(self) -> list[int]:
         """Steps after which a network is kept: ceil(T l / k)."""
@@ -316,7 +334,9 @@ class MetaTrainer:
             self.last_val_loss, slope = step.slope_of(*self.val_gradients(), self.model, group)
         else:
             assert self.val_loss is not None
-            self.last_val_loss, slope = step.slope(self.model, self.val_loss, self._loss_scale(), group)
+            self.last_val_loss, slope = step.slope(
+                self.model, self.val_loss, self._loss_scale(), group, self._val_random
+            )
         if not (math.isfinite(self.last_val_loss) and math.isfinite(slope)):
             self._skip(f"the validation loss is {self.last_val_loss}, its slope {slope}")
             return
@@ -361,9 +381,17 @@ class MetaTrainer:
         self.skipped_updates += 1
 
 
-def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gamma: Any) -> None:
+def _check_kinds(
+    model: Any, optimizer: Any, val_loss: Any, val_gradients: Any, net: Any, scaler: Any, gamma: Any
+) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}: pass the model in training")
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}: pass the optimizer of the training"
+        )
+    if net is not None and not isinstance(net, ScheduleNet):
+        raise TypeError(f"net must be a schedule network or None, got {net!r}: pass LSTMNet(), TrendNet() or MLPNet()")
     if (val_loss is None) == (val_gradients is None):
         raise TypeError(f"pass val_loss, or val_gradients instead of it, got {val_loss!r} and {val_gradients!r}")
     if val_loss is not None and not callable(val_loss):
@@ -379,6 +407,8 @@ def _check_kinds(model: Any, val_loss: Any, val_gradients: Any, scaler: Any, gam
 
 
 def _names(compat: str | Collection[str]) -> frozenset[str]:
+    if not isinstance(compat, Collection):
+        raise TypeError(f"compat must be a name or a list of names, got {compat!r}: pass 'official', or some of COMPAT")
     names = [compat] if isinstance(compat, str) else list(compat)
     known = {_check.one_of("compat", name, ("official", *COMPAT)) for name in names}
     return frozenset(COMPAT if "official" in known else known)

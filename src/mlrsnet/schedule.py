@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mlrsnet import _check, hub, official, plotting, storage
 from mlrsnet.card import Card
-from mlrsnet.nets import ScheduleNet, build_net, unroll
+from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
 from mlrsnet.storage import ScheduleError
 
 
@@ -63,8 +63,8 @@ class Schedule:
         """The first phase's network, for what all phases share."""
         return self.phases[0]
 
-    def loss_divisor(self, initial_loss: float, num_classes: int | None) -> float:
-        """What the loss is divided by before the network sees it.
+    def loss_divisor(self, initial_loss: float, num_classes: int | None, name: str = "the first loss") -> float:
+        """What the loss is divided by before the network sees it; `name` is what an error calls `initial_loss`.
 
         An untrained classifier's loss is about log(classes), so the first loss stands in for a missing `num_classes`.
         """
@@ -73,7 +73,7 @@ class Schedule:
         if self.net.loss_scale == "log_classes" and num_classes is not None:
             return float(np.log(num_classes))
         return _check.positive(
-            "the first loss",
+            name,
             initial_loss,
             "this schedule divides losses by it; pass initial_loss= a typical first loss",
         )
@@ -120,7 +120,12 @@ class Schedule:
         return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file, atomically."""
+        """Write one safetensors file, atomically; of networks that `load` can build again, not of classes of your own."""
+        if type(self.net) is not KINDS.get(self.net.config()["kind"]):
+            raise ScheduleError(
+                f"networks must be one of {', '.join(KINDS)} to be saved, got {type(self.net).__name__}, which no file can bring "
+                "back: use it from memory, or save its state_dict() yourself"
+            )
         storage.write(path, self._description(), self._tensors())
 
     @classmethod

@@ -21,12 +21,14 @@ from mlrsnet.distributed import Group, average_over_ranks
 from mlrsnet.gamma import optimizer_scale
 from mlrsnet.groups import initial_ratios, owner, remember_initial_lrs, set_lr
 from mlrsnet.host import HostEngine
+from mlrsnet.order import StepCounter
 from mlrsnet.pretrained import load
 from mlrsnet.replay import replay
 from mlrsnet.rule import Rule, Snapshot
 from mlrsnet.schedule import Schedule
 
 STATE_VERSION = 1
+RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 STATE_KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 FLOAT32_MAX = torch.finfo(torch.float32).max
 UNMEASURED = (
@@ -69,7 +71,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
-    _told_idle = _told_unmeasured = False
+    _told_idle = _told_unmeasured = _told_order = _told_end = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -104,9 +106,10 @@ class LearnedLR(LRScheduler):
         self.last_epoch = self._step_count = 0
         rule = self._rule(num_classes, scale, min_lr, max_lr)
         if initial_loss is not None:
-            _check.real("initial_loss", initial_loss, "the loss of the untrained network")
+            initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._pending: list[float | Tensor] = []
         self._told = {"nonfinite": 0, "outside": 0, "unusable": 0}
+        self._optimizer_steps = StepCounter()
         self._bound: list[Any] = []
         self._ratios: list[float] = []
         reference = remember_initial_lrs(optimizer)
@@ -121,7 +124,7 @@ class LearnedLR(LRScheduler):
         if self.is_relative:
             self._engine.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
         self._bind()
-        self._bind_after_loading()
+        self._listen()
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Set the LR for the optimizer step that follows, from its loss; the mean of it and of what was observed.
@@ -131,7 +134,9 @@ class LearnedLR(LRScheduler):
         """
         loss = self._collect(loss)
         if loss is not None:
+            self._check_order(loss)
             self._advance(loss)
+            self._check_end(self.last_epoch)
         elif not self.last_epoch and not self._told_idle:
             self._told_idle = True
             _check.warn(
@@ -145,11 +150,14 @@ class LearnedLR(LRScheduler):
         loss = _as_scalar(loss)
         self._pending.append(_wide(loss) if isinstance(loss, Tensor) else loss)  # a copy: the tensor may be reused
 
+    def forget(self) -> None:
+        """Drop what was observed since the last `step`, for a batch whose gradients are thrown away."""
+        self._pending = []
+
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
-        _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
-        self.total_steps = total_steps
-        self._engine.extend(total_steps)
+        self.total_steps = _check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow")
+        self._engine.extend(self.total_steps)
 
     def get_last_lr(self) -> list[Any]:
         """The LR each group uses now, as copies; tensors stay on their device."""
@@ -187,12 +195,14 @@ class LearnedLR(LRScheduler):
             "total_steps": self.total_steps,
             "last_epoch": self.last_epoch,
             "pending": torch.tensor([float(loss) for loss in self._pending], dtype=torch.float64),
+            **self._rule_numbers(),
             **snapshot,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where the saved run stopped; before or after the optimizer's own `load_state_dict`."""
         state = dict(state_dict)
+        rule = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
         if state.get("version") != STATE_VERSION or state.keys() != STATE_KEYS:
             raise ValueError(
                 f"state_dict must be one saved by LearnedLR.state_dict (version {STATE_VERSION}, keys {sorted(STATE_KEYS)}), "
@@ -207,9 +217,16 @@ class LearnedLR(LRScheduler):
                 f"the saved run had total_steps={state['total_steps']}, which replaces {self.total_steps}; "
                 "call extend(total_steps) to prolong it"
             )
+        for name, value in self._rule_numbers().items():
+            if rule.get(name, value) != value:
+                _check.warn(
+                    f"the saved run had {name}={rule[name] or 'none'}, this one has {value or 'none'}, and gives other LRs: "
+                    f"construct LearnedLR with the saved run's {name} to go on as it would have"
+                )
         self.total_steps, self.last_epoch = state["total_steps"], state["last_epoch"]
         self._step_count = self.last_epoch
         self._pending = state["pending"].tolist()
+        self._optimizer_steps.take()
         self._engine.extend(self.total_steps)
         self._engine.restore(state)  # type: ignore[arg-type]
         self._told = {kind: state[kind] for kind in self._told}  # what was told stays told
@@ -235,12 +252,40 @@ class LearnedLR(LRScheduler):
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self._ratios)
 
     def _collect(self, loss: float | Tensor | None) -> float | Tensor | None:
-        """The mean of a loss and what was observed, over all ranks; None where there is neither."""
+        """The mean of a loss and what was observed, which is used up by it, over all ranks; None where there is neither."""
         if loss is not None:
             loss = _as_scalar(loss)
         if self._pending:
             loss = _mean(self._pending if loss is None else [*self._pending, loss])
+            self.forget()
         return None if loss is None else average_over_ranks(loss, self.process_group)
+
+    def _check_order(self, loss: float | Tensor) -> None:
+        """Say once that the optimizer did not step once after every `step(loss)`; a graph's replays are not seen here."""
+        steps, usual = self._optimizer_steps.take(), 1 if self.last_epoch else 0
+        self._told_order |= isinstance(loss, Tensor) and _is_captured(loss)
+        if self._told_order or steps <= usual:
+            return
+        self._told_order = True
+        if not self.last_epoch:
+            _check.warn(
+                f"the optimizer took {steps} step(s) before the first LearnedLR.step(loss), at its own LR: call loss.backward(), "
+                "then step(loss), then optimizer.step(); other schedulers step last, this one sets the LR of the step that follows"
+            )
+        else:
+            _check.warn(
+                f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
+                "every optimizer.step(), not once an epoch"
+            )
+
+    def _check_end(self, steps: int) -> None:
+        """Say once that the training goes on after its horizon."""
+        if steps > self.total_steps and not self._told_end:
+            self._told_end = True
+            _check.warn(
+                f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
+                "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps) to prolong it"
+            )
 
     def _advance(self, loss: float | Tensor) -> None:
         """One step of the engine, and the groups' LRs."""
@@ -256,7 +301,6 @@ class LearnedLR(LRScheduler):
             self._step_on_host(self._engine, float(loss))
         else:
             self._step_on_device(self._engine, loss)
-        self._pending = []
         self.last_epoch += 1
         self._step_count += 1
 
@@ -280,9 +324,14 @@ class LearnedLR(LRScheduler):
         """The schedule's fingerprint as a number, since a state holds numbers and tensors only."""
         return int(self.schedule.fingerprint()[:15], 16)
 
+    def _rule_numbers(self) -> dict[str, float]:
+        """The arguments that decide LRs beside the schedule; 0 for no `num_classes`, infinity for no `max_lr`."""
+        rule = self._engine.rule
+        return {name: getattr(rule, name) or 0 for name in RULE_KEYS}
+
     def _rule(self, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
         if num_classes is not None:
-            _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
+            num_classes = _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
         elif self.schedule.card.gamma.needs_classes:
             raise ValueError(
                 f"num_classes must be given for the schedule {self.schedule.card.name!r}, got None: the range of its LRs depends "
@@ -369,8 +418,9 @@ class LearnedLR(LRScheduler):
                 del self._told[kind]
                 _check.warn(message)
 
-    def _bind_after_loading(self) -> None:
-        """With tensor LRs, take over again what `optimizer.load_state_dict` brought, also between replays of a graph."""
+    def _listen(self) -> None:
+        """Count the optimizer's steps; with tensor LRs, take over again what its `load_state_dict` brought, between replays too."""
+        self._optimizer_steps.watch(self.optimizer)
         if isinstance(self._engine, DeviceEngine):
             own = weakref.ref(self)
 
@@ -385,7 +435,7 @@ class LearnedLR(LRScheduler):
         """A pickle gives every tensor a storage of its own: take over the groups' LRs again."""
         self.__dict__.update(state)
         self._bind()
-        self._bind_after_loading()
+        self._listen()
 
 
 def _as_scalar(loss: float | Tensor) -> float | Tensor:

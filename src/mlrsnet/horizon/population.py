@@ -5,7 +5,7 @@ elementwise operations, whatever the network. Members do not touch each other, s
 every member's own.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -248,13 +248,24 @@ class Population:
         # Without autocast's cache of cast weights, which a captured step would find outdated.
         cast = torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
         with cast, sdpa_kernel(SDPBackend.MATH):  # the others cannot be batched
-            outputs = torch.vmap(one, randomness="different")(self.rows.views, self.fixed, inputs)
+            outputs = self._batched(torch.vmap(one, randomness="different"), inputs)
         if outputs.shape[-1] != self.data.num_classes:
             raise ValueError(
                 f"model must return one output for each of the {self.data.num_classes} classes of {self.data.name}, got "
                 f"{outputs.shape[-1]}"
             )
         return outputs
+
+    def _batched(self, one: Callable[..., Any], inputs: Tensor) -> Any:
+        try:
+            return one(self.rows.views, self.fixed, inputs)
+        except RuntimeError as error:
+            if "Batching rule not implemented" not in str(error):
+                raise
+            raise RuntimeError(
+                f"model must be one that torch.func can batch, got {type(self.model).__name__} ({str(error).splitlines()[0]}): "
+                "write recurrent cells as plain matrix products, not nn.LSTM, whose fused kernel cannot be batched"
+            ) from error
 
     def _open(self, outputs: Tensor) -> Tensor:
         """Without the classes that a task does not have."""

@@ -30,7 +30,7 @@ class Data:
     """Examples to choose trainings from.
 
     Args:
-        inputs: (N, ...) as a model takes them, B at a time; integers for text.
+        inputs: (N, ...) as a model takes them, B at a time; integers for text. A tensor, or an array of numpy's.
         targets: (N,) classes, or (N, L) one a position for sequences.
         num_classes: found from the targets if 0.
         name: goes into the schedule's card.
@@ -47,6 +47,8 @@ class Data:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "targets"):
+            object.__setattr__(self, name, _tensor(name, getattr(self, name)))
         if len(self.inputs) != len(self.targets) or not len(self.inputs):
             raise ValueError(
                 f"inputs and targets must be as many, and at least one; got {len(self.inputs)} and {len(self.targets)}"
@@ -342,6 +344,18 @@ def log_uniform(smallest: float, largest: float, random: torch.Generator) -> int
     """A whole number between them, its logarithm evenly spread."""
     part = float(torch.rand((), generator=random))
     return round(math.exp(math.log(smallest) + part * (math.log(largest) - math.log(smallest))))
+
+
+def _tensor(name: str, values: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        tensor = torch.empty(())
+    if not tensor.ndim:
+        raise ValueError(
+            f"{name} must be a tensor or an array of examples, got {type(values).__name__}: pass numbers only"
+        )
+    return tensor
 
 
 def _check_limits(name: str, limits: Any) -> None:

@@ -11,11 +11,9 @@ from torch import Tensor
 
 from mlrsnet import _check
 from mlrsnet.gamma import optimizer_scale
+from mlrsnet.lookahead import MEASURING_LR
 
 State = dict[str, Tensor]
-
-STRETCH = 4096.0
-"""A step so long that the difference of the weights before and after it has the digits of its direction."""
 
 
 class Update(Protocol):
@@ -122,8 +120,8 @@ class Relative:
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
         """One step."""
         before = weights.clone()
-        self.inner.apply(weights, gradients, state, torch.full_like(lr, STRETCH), weight_decay)
-        direction = (before - weights) / STRETCH
+        self.inner.apply(weights, gradients, state, torch.full_like(lr, MEASURING_LR), weight_decay)
+        direction = (before - weights) / MEASURING_LR
         ratio = before.norm(dim=1, keepdim=True) / direction.norm(dim=1, keepdim=True).clamp(min=1e-12)
         weights.copy_(before).addcmul_(direction, lr * ratio, value=-1)
 

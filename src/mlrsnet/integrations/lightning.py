@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from mlrsnet import _check, relative
+from mlrsnet.integrations.rehearsal import any_optimizer, check_arguments
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.pretrained import load
@@ -69,13 +70,14 @@ class LossFeed(Callback):
         if self.lr.is_relative:
             scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
             relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
+        self.lr._told_order = True  # the order is this callback's, and the Trainer steps where a batch was left out too
         self._waiting = self._closed = False
         self._defer_monitors(trainer)
 
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
         """A new accumulation window: a loss that still waits belongs to gradients that are thrown away."""
         if self.lr is not None:
-            self.lr._pending = []
+            self.lr.forget()
             self._waiting = False
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
@@ -240,8 +242,7 @@ class LearnedLRCallback(_Resumable):
         super().__init__()
         self.total_steps = total_steps
         self._arguments = {"schedule": load(schedule), "num_classes": num_classes, **options}
-        # A mistake is told now, not when the data is loaded and the model is built.
-        LearnedLR(_any_optimizer(), total_steps=1 if total_steps is None else total_steps, **self._arguments)
+        check_arguments(total_steps=total_steps, **self._arguments)
 
     def state_dict(self) -> dict[str, Any]:
         """The schedule's state, part of every checkpoint."""
@@ -300,7 +301,7 @@ class MetaTrainCallback(_Resumable):
         # A mistake is told now, and a network made here does not draw from the training's random numbers.
         rehearsal = _InsideTrainer(
             nn.Identity(),
-            _any_optimizer(),
+            any_optimizer(),
             total_steps=1 if total_steps is None else total_steps,
             val_loss=_do_nothing,
             scaler=None,
@@ -441,10 +442,6 @@ def _only_optimizer(trainer: Any, callback: LossFeed) -> Optimizer:
             "before: use another optimizer"
         )
     return optimizers[0]
-
-
-def _any_optimizer() -> Optimizer:
-    return SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
 def _found_infinities(optimizer: Optimizer) -> bool:

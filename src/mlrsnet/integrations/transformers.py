@@ -6,7 +6,6 @@ callback listens to `Trainer.training_step`, sets the LR at `on_pre_optimizer_st
 saves and resumes that scheduler like any other.
 """
 
-import inspect
 import math
 import os
 import sys
@@ -18,6 +17,7 @@ from torch.optim import Optimizer
 
 from mlrsnet import _check, relative
 from mlrsnet.groups import owner
+from mlrsnet.integrations.rehearsal import check_arguments
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
@@ -54,8 +54,8 @@ class LearnedLRCallback(TrainerCallback):
         num_classes: int | None = None,
         **options: Any,
     ) -> None:
-        inspect.signature(LearnedLR).bind(None, schedule, total_steps=1, **options)  # a wrong name shows here
         self._settings = {"schedule": schedule, "total_steps": total_steps, "num_classes": num_classes, **options}
+        check_arguments(**self._settings)
         self._trainer: Any = None
         self._created: LearnedLR | None = None
         self._loss: Tensor | None = None  # of the batch so far

@@ -1,0 +1,44 @@
+"""How many steps an optimizer takes between two of its schedule's: what gives a loop in the wrong order away."""
+
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+class StepCounter:
+    """Counts an optimizer's steps by its hooks, on the host. A step inside a step, as a subclass takes it, is one.
+
+    It holds numbers only: it can be pickled and copied, and keeps nobody alive.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self._open = 0
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Begin to count; without hooks there is nothing to count."""
+        self._open = 0
+        with suppress(AttributeError):  # of a class that does not call Optimizer.__init__
+            optimizer.register_step_pre_hook(self._enter)
+            optimizer.register_step_post_hook(self._leave)
+
+    def take(self) -> int:
+        """Steps since the last call."""
+        steps, self.steps = self.steps, 0
+        return steps
+
+    def _enter(self, optimizer: Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():  # a number that changes would compile the step again and again
+            self._open += 1
+
+    def _leave(self, optimizer: Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._open -= 1
+            self.steps += self._open == 0 and any(_moves(group["lr"]) for group in optimizer.param_groups)
+
+
+def _moves(lr: float | Tensor) -> bool:
+    """False for an LR of 0, at which torch.distributed.checkpoint steps to create the state; a device is not asked."""
+    return bool(lr) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else True

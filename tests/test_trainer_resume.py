@@ -99,6 +99,46 @@ def test_ctrl_c_in_the_last_evaluation_is_heard_and_the_run_is_finished(tmp_path
     assert_same(records.read(tmp_path), run(tiny(), device="cpu"))
 
 
+def end_on(monkeypatch, number, what):
+    """Let something happen after step `number` of a training, once."""
+    plain, done = Training.step, []
+
+    def step(self):
+        plain(self)
+        if self.step_count == number and not done:
+            done.append(number)
+            what(self)
+
+    monkeypatch.setattr(Training, "step", step)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_stop_on_the_last_step_of_an_epoch_leaves_no_epoch_out(epoch, schedule, tmp_path, monkeypatch):
+    spec = tiny(epochs=3, schedule=schedule, lr=0.5)
+    whole = run(spec, tmp_path / "whole", device="cpu")
+    end_on(monkeypatch, epoch * PER_EPOCH, lambda training: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "run", device="cpu")
+    assert checkpoint_step(tmp_path / "run") == epoch * PER_EPOCH
+    assert len(records.read(tmp_path / "run").epochs) == epoch - 1
+    assert_same(run(spec, tmp_path / "run", device="cpu"), whole)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_an_evaluation_that_fails_after_a_checkpoint_is_made_again(epoch, tmp_path, monkeypatch):
+    def out_of_memory(self, *parts):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Loop, "_now_and_then", lambda self: self.training.step_count == epoch * PER_EPOCH)
+        end_on(patch, epoch * PER_EPOCH, lambda training: patch.setattr(Training, "evaluate", out_of_memory))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            run(tiny(), tmp_path, device="cpu")
+    assert checkpoint_step(tmp_path) == epoch * PER_EPOCH
+    assert_same(run(tiny(), tmp_path, device="cpu"), run(tiny(), device="cpu"))
+
+
 def test_ctrl_c_works_as_always_after_a_run_and_a_run_works_in_a_thread():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     found = []

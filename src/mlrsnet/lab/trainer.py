@@ -144,9 +144,9 @@ class Loop:
 
     def _epochs(self, stop: PoliteStop) -> str:
         training = self.training
-        while training.step_count < training.total_steps:
+        while self._written_up_to() < training.total_steps:
             begin = time.perf_counter()
-            for _ in range(training.steps_per_epoch - training.step_count % training.steps_per_epoch):
+            for _ in range(self._steps_left()):
                 training.step()
                 if self._now_and_then() or stop.asked:
                     self._save(begin)
@@ -159,6 +159,15 @@ class Loop:
                 self._save()
         self._measure_width()
         return FINISHED
+
+    def _written_up_to(self) -> int:
+        """The step that the last line of the epochs was written at."""
+        return int(self.record.epochs[-1]["step"]) if self.record.epochs else 0
+
+    def _steps_left(self) -> int:
+        """Of this epoch; none where the run was stopped on its last step, before its evaluation."""
+        step, whole = self.training.step_count, self.training.steps_per_epoch
+        return whole if step == self._written_up_to() else -step % whole
 
     def _measure_width(self) -> None:
         training, rays = self.training, self.training.spec.rays

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 from runs import PER_EPOCH, SMALL_CNN, Notes, Stop, StopAtEnd, assert_same, checkpoint_step, no_training, tiny
 
+from mlrsnet import LSTMNet, Schedule
 from mlrsnet.lab import records, trainer
 from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.trainer import run
@@ -230,6 +232,54 @@ def test_a_folder_with_another_run_is_refused_naming_what_is_different(tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with another spec \(different: lr, seed\): use another folder"):
         run(tiny(lr=0.3, seed=5), tmp_path, device="cpu")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def write_schedule(path, seed):
+    torch.manual_seed(seed)
+    Schedule(LSTMNet(4)).save(path)
+
+
+def write_pictures(path, seed):
+    random = np.random.default_rng(seed)
+    arrays = {f"x_{part}": random.integers(0, 255, (24, 8, 8)).astype("uint8") for part in ("train", "val", "test")}
+    np.savez(path, **arrays, **{f"y_{part}": np.arange(24) % 2 for part in ("train", "val", "test")})
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize(("write", "name"), [(write_schedule, "mine.safetensors"), (write_pictures, "mine.npz")])
+def test_a_run_is_not_taken_for_one_of_a_file_that_has_changed(write, name, stopped, tmp_path):
+    write(file := tmp_path / name, 0)
+    learned = {"schedule": "learned", "schedule_options": {"schedule": str(file)}}
+    spec = tiny(**learned) if name.endswith(".safetensors") else tiny(task=str(file), task_options={})
+    if stopped:
+        with pytest.raises(KeyboardInterrupt):
+            run(spec, tmp_path / "run", device="cpu", watchers=[StopAtEnd(1)])
+    else:
+        run(spec, tmp_path / "run", device="cpu")
+    write(file, 1)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(
+        ValueError, match=rf"run with another file \(changed since: .*{name}\): use another folder \(--out\)"
+    ):
+        run(spec, tmp_path / "run", device="cpu")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    write(file, 0)
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
+
+
+def test_a_finished_run_of_a_file_that_is_gone_or_of_before_digests_is_returned(tmp_path, monkeypatch):
+    write_schedule(file := tmp_path / "mine.safetensors", 0)
+    spec = tiny(epochs=1, schedule="learned", schedule_options={"schedule": str(file)})
+    run(spec, tmp_path / "run", device="cpu")
+    data = json.loads((tmp_path / "run/record.json").read_text())
+    assert list(data["digests"]) == ["schedule"]
+    no_training(monkeypatch)
+    file.unlink()
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
+    write_schedule(file, 1)
+    del data["digests"]
+    (tmp_path / "run/record.json").write_text(json.dumps(data))
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
 
 
 @pytest.mark.parametrize("damage", ["bytes", "cut", "empty", "other", "other-shapes"])

@@ -17,7 +17,7 @@ import torch
 
 from mlrsnet import __version__
 from mlrsnet.card import versions
-from mlrsnet.lab import records
+from mlrsnet.lab import inputs, records
 from mlrsnet.lab.lock import held
 from mlrsnet.lab.models import num_parameters
 from mlrsnet.lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
@@ -46,7 +46,8 @@ def run(
     """Train as the spec says and return the record.
 
     With a folder, everything is kept there: a run that was killed or stopped goes on where its last checkpoint is and ends
-    with the same record; a finished one is returned as it is.
+    with the same record; a finished one is returned as it is. One that read a schedule or an .npz of one's own is refused
+    when that file has changed.
 
     Args:
         device: cpu, cuda, cuda:1, ..., or auto: a GPU where there is one.
@@ -327,7 +328,7 @@ def device_name(device: torch.device) -> str:
 
 
 def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
-    task = training.task
+    task, digests = training.task, inputs.digests(training.spec, training.folder)
     where = {
         "versions": {"mlrsnet": __version__, **versions()},
         "device": device_name(training.device),
@@ -342,6 +343,7 @@ def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
         "sessions": [where],
         "metric": PERPLEXITY if training.is_text else ACCURACY,
         "task": {"num_classes": task.num_classes, **task.sizes, "note": task.note},
+        **({"digests": digests} if digests else {}),
         "num_parameters": num_parameters(training.model),
         "steps_per_epoch": training.steps_per_epoch,
         "total_steps": training.total_steps,
@@ -359,6 +361,13 @@ def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
         different = [key for key, value in spec.to_dict().items() if earlier.spec.get(key) != value]
         raise ValueError(
             f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
+        )
+    kept, now = earlier.data.get("digests", {}), inputs.digests(spec, folder)
+    changed = [str(path) for name, path in inputs.files(spec, folder).items() if kept.get(name, now[name]) != now[name]]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with another file (changed since: {', '.join(changed)}): use another folder (--out), or "
+            "delete it"
         )
     return earlier
 

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def pictures(tmp_path):
             "x_test": random.random((24, 8, 8)).astype("float32"),
             "y_test": np.arange(24) % 3,
         }
-        np.savez(tmp_path / "mine.npz", **{**arrays, **changes})
+        kept = {name: array for name, array in {**arrays, **changes}.items() if array is not None}
+        np.savez(tmp_path / "mine.npz", **kept)
 
     return write
 
@@ -444,6 +446,34 @@ def test_a_run_that_fails_again_does_not_keep_the_others_from_going_on(capsys, b
     break_schedule("fixed")
     assert "1 of 2 runs failed; all/b-failed: RuntimeError" in complaint(capsys, "runs", "resume", "all", code=1)
     assert (status("all/b-failed"), status("all/c-stopped")) == ("failed", "finished")
+
+
+def test_the_hint_to_go_on_says_where_the_data_is(capsys, ctrl_c, pictures, tmp_path):
+    pictures(x_val=None, y_val=None)
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "mine.npz").rename(tmp_path / "my data/mnist.npz")
+    words = ("--task", "mnist", "--option", "task.val_size=24", "--batch-size", 8, "--data", "my data")
+    ctrl_c(3)
+    code, _, err = run(capsys, "train", *QUICK, *words, "--out", "a")
+    assert (code, err) == (130, "mlrsnet: interrupted; go on with: mlrsnet runs resume a --data 'my data'\n")
+    assert run(capsys, *shlex.split(err.partition("go on with: mlrsnet ")[2]))[0] == 0
+    assert status("a") == "finished"
+
+
+@pytest.mark.parametrize("damage", ["data", "checkpoint"])
+def test_a_run_that_cannot_go_on_does_not_keep_the_others_from_going_on(capsys, ctrl_c, pictures, damage):
+    pictures()
+    for name, words in {"a": ["--task", "mine.npz", "--batch-size", 8], "b": []}.items():
+        ctrl_c(3)
+        run(capsys, "train", *QUICK, *words, "--out", f"all/{name}")
+    if damage == "data":
+        Path("mine.npz").unlink()
+    else:
+        (Path("all/a") / records.CHECKPOINT).write_bytes(b"")
+    told = {"data": "FileNotFoundError: there is no file", "checkpoint": "ValueError: all/a/checkpoint.pt is not a"}
+    message = complaint(capsys, "runs", "resume", "all", code=1)
+    assert f"1 of 2 runs failed; all/a: {told[damage]}" in message
+    assert (status("all/a"), status("all/b")) == ("interrupted", "finished")
 
 
 @pytest.mark.usefixtures("several")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,6 +83,7 @@ def train_all(
 ) -> None:
     """Trainings below `top` one after the other, a bar each; one that fails does not keep the others from their turn."""
     found, failed, last = [], [], None
+    one_by_one = (ValueError, TypeError, OSError, ImportError) if len(jobs) > 1 else ()  # one alone is told as it is
     try:
         with bars(Console()) as progress:
             for number, (spec, folder, title) in enumerate(jobs, 1):
@@ -89,11 +91,12 @@ def train_all(
                 watchers = [Bar(progress, name), *boards(folder / "tensorboard", tensorboard)]
                 try:
                     found.append(run(spec, folder, device=device, root=root, watchers=watchers))
-                except (RuntimeError, RunInUseError) as error:
+                except (RuntimeError, RunInUseError, *one_by_one) as error:
                     failed.append(f"{folder}: {type(error).__name__}: {error}")
                     last = error.with_traceback(None)  # which would hold on to the training's memory
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"go on with: mlrsnet runs resume {top}") from None
+        data = ["--data", str(root)] if root else []
+        raise KeyboardInterrupt(f"go on with: {shlex.join(['mlrsnet', 'runs', 'resume', str(top), *data])}") from None
     if found:
         print("\n".join(run_lines(found)))
     raise_failed(failed, len(jobs), last)

@@ -308,8 +308,9 @@ def test_brackets_in_names_are_shown_as_they_are(capsys):
 
 def test_ones_own_pictures_train(capsys, pictures):
     pictures()
-    code, _, err = run(capsys, "train", "--task", "mine.npz", *QUICK, "--batch-size", 32)
+    code, out, err = run(capsys, "train", "--task", "mine.npz", *QUICK, "--batch-size", 32)
     assert code == 0, err
+    assert "96 train, 24 val, 24 test\n" in out
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("mine-mlp")
     assert record(folder).data["task"]["num_classes"] == 3

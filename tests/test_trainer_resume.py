@@ -31,6 +31,18 @@ def test_a_run_goes_on_on_the_device_it_was_begun_on_only(tmp_path):
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+def test_a_run_does_not_go_on_with_other_parts_of_the_data(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+    data = json.loads((tmp_path / "record.json").read_text())
+    data["task"] |= {"train": 100, "val": 200}
+    (tmp_path / "record.json").write_text(json.dumps(data))
+    with pytest.raises(
+        ValueError, match=r"was begun with \[100, 200, 61\] examples .*, got \[246, 53, 61\]: restore the"
+    ):
+        run(tiny(), tmp_path, device="cpu")
+
+
 def test_two_processes_do_not_train_in_one_folder(tmp_path):
     run(tiny(epochs=1), tmp_path, device="cpu")
     code = f"""

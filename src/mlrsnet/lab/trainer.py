@@ -119,6 +119,7 @@ class Loop:
         self.seconds = self.epoch_seconds = 0.0  # before this process; of this epoch, before the last checkpoint in it
         self.clock = self.saved_at = self.told_at = time.perf_counter()
         if folder is not None and (folder / records.CHECKPOINT).is_file():
+            _check_data(folder, earlier, self.record)
             self._resume(folder / records.CHECKPOINT)
         self.record.data["sessions"][-1]["from_step"] = training.step_count
         records.write(self.record)  # an unwritable folder is told before the work, not after
@@ -370,6 +371,18 @@ def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
             "delete it"
         )
     return earlier
+
+
+def _check_data(folder: Path, earlier: Record | None, now: Record) -> None:
+    """A training does not go on with other parts of the data, such as after a change of the defaults or of a folder."""
+    parts = ("train", "val", "test")
+    before = earlier.data.get("task", {}) if earlier is not None else {}
+    if any(before.get(part, now.data["task"][part]) != now.data["task"][part] for part in parts):
+        then, found = ([task.get(part) for part in parts] for task in (before, now.data["task"]))
+        raise ValueError(
+            f"the run in {folder} was begun with {then} examples to train, validate and test on, got {found}: restore the "
+            "data, or delete the folder to begin anew"
+        )
 
 
 def _perplexity(loss: float) -> float:

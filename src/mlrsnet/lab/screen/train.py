@@ -14,6 +14,7 @@ from mlrsnet.lab import records, tasks
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.recipes.base import slug
+from mlrsnet.lab.records import Record
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import run_lines
 from mlrsnet.lab.spec import RunSpec
@@ -43,7 +44,16 @@ def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Op
 def show_train(spec: RunSpec, out: Path | None, device: str, root: Path | None, tensorboard: bool) -> None:
     """One training, in a folder of its own."""
     folder = out or Path("runs") / run_name(spec)
-    train_all([(spec, folder, "training")], folder, device, root, tensorboard)
+    train_all([(spec, folder, "training")], folder, device, root, tensorboard, [Sizes()])
+
+
+class Sizes(Watcher):
+    """Says how much data there is, above the bar."""
+
+    def begin(self, record: Record, step: int, total_steps: int) -> None:
+        """Before the first step."""
+        task = record.data["task"]
+        print(", ".join(f"{task[part]:,} {part}" for part in ("train", "val", "test")))
 
 
 def run_name(spec: RunSpec) -> str:
@@ -79,7 +89,12 @@ def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path
 
 
 def train_all(
-    jobs: Sequence[tuple[RunSpec, Path, str]], top: Path, device: str, root: Path | None, tensorboard: bool
+    jobs: Sequence[tuple[RunSpec, Path, str]],
+    top: Path,
+    device: str,
+    root: Path | None,
+    tensorboard: bool,
+    more: Sequence[Watcher] = (),
 ) -> None:
     """Trainings below `top` one after the other, a bar each; one that fails does not keep the others from their turn."""
     found, failed, last = [], [], None
@@ -88,7 +103,7 @@ def train_all(
         with bars(Console()) as progress:
             for number, (spec, folder, title) in enumerate(jobs, 1):
                 name = title if len(jobs) == 1 else f"{number}/{len(jobs)} {title}"
-                watchers = [Bar(progress, name), *boards(folder / "tensorboard", tensorboard)]
+                watchers = [*more, Bar(progress, name), *boards(folder / "tensorboard", tensorboard)]
                 try:
                     found.append(run(spec, folder, device=device, root=root, watchers=watchers))
                 except (RuntimeError, RunInUseError, *one_by_one) as error:

@@ -12,7 +12,7 @@ import pytest
 from commands import break_schedule, complaint, ctrl_c, everything_below, run, status
 from rich.console import Console
 
-from mlrsnet import cli
+from mlrsnet import LSTMNet, Schedule, cli
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1
 from mlrsnet.lab.screen.progress import Bar, bars
@@ -192,6 +192,27 @@ def test_an_option_is_json_or_a_word(capsys, words, field, value):
 def test_train_names_a_mistake_and_leaves_nothing(capsys, tmp_path, words, message):
     assert message in complaint(capsys, "train", *words)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["universal", "mine.safetensors", "sub/mine.safetensors", "hf://owner/name"])
+def test_a_learned_schedule_can_be_named_directly(capsys, name):
+    long = shown(capsys, "--schedule", "learned", "--option", f"schedule.schedule={name}")
+    assert shown(capsys, "--schedule", name) == long
+    assert long["schedule_options"] == {"schedule": name}
+    assert shown(capsys, "--schedule", name, "--option", "schedule.scale=0.5")["schedule_options"] == {
+        "schedule": name,
+        "scale": 0.5,
+    }
+
+
+def test_a_learned_schedule_named_directly_trains_and_one_that_is_not_there_is_told(capsys, tmp_path):
+    Schedule(LSTMNet(4)).save(tmp_path / "home/kept.safetensors")
+    assert run(capsys, "train", *QUICK, "--schedule", "kept", "--out", "a")[0] == 0
+    assert record("a").spec["schedule_options"] == {"schedule": "kept"}
+    message = complaint(capsys, "train", *QUICK, "--schedule", "univrsal")
+    assert "universal" in message
+    assert "the path of a .safetensors file or hf://owner/name; got 'univrsal'" in message
+    assert "none.safetensors" in complaint(capsys, "train", *QUICK, "--schedule", "none.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ OPTIONS = {
     "task": "data: a name such as cifar10, an .npz file or a folder of pictures (default: digits)",
     "model": "network, such as resnet18 (default: small_cnn)",
     "optimizer": "sgd, sgdm, adam, adamw and others (default: sgd)",
-    "schedule": "what sets the LR: multistep, learned, mlr-snet and others (default: cosine)",
+    "schedule": "what sets the LR: multistep, mlr-snet and others, or a learned schedule's name, file or hf://owner/name "
+    "(default: cosine)",
 }
 NUMBERS: dict[str, tuple[type, str]] = {
     "epochs": (int, "passes over the data (default: 40)"),

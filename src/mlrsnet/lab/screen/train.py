@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from mlrsnet.lab import records, tasks
+from mlrsnet import hub, pretrained
+from mlrsnet.lab import deciders, records, tasks
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.recipes.base import slug
@@ -29,6 +30,7 @@ Option = tuple[str, str, Any]
 def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Option]) -> RunSpec:
     """A spec from a file, with fields and options that were given in words on top."""
     values = RunSpec.from_file(path).to_dict() if path else {}
+    fields, options = _with_learned(fields, options)
     for name in ("task", "model", "optimizer", "schedule"):
         if fields.get(name, values.get(name)) != values.get(name):
             values.pop(f"{name}_options", None)  # they belong to another one
@@ -39,6 +41,20 @@ def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Op
     for field, name, value in options:
         values[f"{field}_options"] = {**values.get(f"{field}_options", {}), name: value}
     return RunSpec.from_dict(values)
+
+
+def _with_learned(fields: Mapping[str, Any], options: Sequence[Option]) -> tuple[Mapping[str, Any], Sequence[Option]]:
+    """A learned schedule may stand where a method does: `universal` is `learned` with the option `schedule=universal`."""
+    name = fields.get("schedule")
+    if name is None or name in deciders.SCHEDULES:
+        return fields, options
+    known = pretrained.available()
+    if name not in known and not name.startswith(hub.PREFIX) and not name.endswith(pretrained.SUFFIX):
+        every = ", ".join([*deciders.SCHEDULES, *sorted(known)])
+        raise ValueError(
+            f"schedule must be one of {every}, the path of a {pretrained.SUFFIX} file or hf://owner/name; got {name!r}"
+        )
+    return {**fields, "schedule": "learned"}, [("schedule", "schedule", name), *options]
 
 
 def show_train(spec: RunSpec, out: Path | None, device: str, root: Path | None, tensorboard: bool) -> None:

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 import torch
-from commands import complaint, ctrl_c, run, status
+from commands import complaint, ctrl_c, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, doctor, load
@@ -270,6 +270,14 @@ def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tm
     whole, parts = (Schedule.load(f"{name}.safetensors") for name in ("whole", "parts"))
     assert whole.fingerprint() == parts.fingerprint()
     assert whole.card == parts.card
+
+
+@pytest.mark.parametrize("objective", ["greedy", "horizon"])
+def test_metatrain_does_not_overwrite_a_schedule(capsys, tmp_path, objective):
+    (tmp_path / "mine.safetensors").write_bytes(b"mine")
+    message = complaint(capsys, "metatrain", "--objective", objective, "--out", "mine.safetensors")
+    assert "--out must be a new file, but mine.safetensors is there already: use another --out, or delete it" in message
+    assert everything_below(tmp_path) == {tmp_path / "mine.safetensors": b"mine"}
 
 
 @pytest.mark.parametrize(

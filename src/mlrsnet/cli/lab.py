@@ -172,7 +172,7 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         default=Path("learned.safetensors"),
-        help="where the schedule goes (default: %(default)s)",
+        help="a new file for the schedule (default: %(default)s)",
     )
     learn.add_argument("--name", help="stands in the schedule's card (default: the task's)")
     learn.add_argument(

@@ -79,12 +79,20 @@ def run_name(spec: RunSpec) -> str:
     return "-".join(map(slug, words)) + f"-seed{spec.seed}-{digest}"
 
 
-def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
-    """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
-    console, spec = Console(), RunSpec.from_dict(fields)
+def learning_folder(out: Path) -> Path:
+    """Where a meta-training into `out` is kept until it ends; a schedule that is there from another one is not overwritten."""
     if out.is_dir():
         raise ValueError(f"--out must be a file, got the folder {out}: add a name such as learned.safetensors")
     folder = out.with_name(out.name + ".run")
+    if out.exists() and not folder.exists():
+        raise ValueError(f"--out must be a new file, but {out} is there already: use another --out, or delete it")
+    return folder
+
+
+def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
+    """Meta-train into `out`; a folder beside it lets an interrupted run go on."""
+    console, spec = Console(), RunSpec.from_dict(fields)
+    folder = learning_folder(out)
     try:
         with bars(console) as progress:
             watchers = [Bar(progress, "learning"), *boards(out.with_name(out.name + ".tensorboard"), tensorboard)]

@@ -90,6 +90,18 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     assert [float(row["lr"]) for row in rows] == pytest.approx(load("theirs").simulate(LOSSES, 0.5), rel=1e-4)
 
 
+def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path):
+    words = ("schedules", "import", official_checkpoint(tmp_path / "1.pth", 1)[0], "--name", "universal")
+    before = everything_below(tmp_path)
+    message = complaint(capsys, *words)
+    assert (
+        "--name must not be that of a shipped schedule, which is always the one that is loaded, got 'universal'"
+        in message
+    )
+    assert everything_below(tmp_path) == before
+    assert run(capsys, *words, "--out", tmp_path / "mine.safetensors")[0] == 0
+
+
 def test_import_can_write_a_file(capsys, tmp_path):
     path = str(official_checkpoint(tmp_path / "a.pth", 1)[0])
     code, _, _ = run(capsys, "schedules", "import", path, "--out", "a.safetensors")

@@ -205,6 +205,16 @@ def test_a_learned_schedule_can_be_named_directly(capsys, name):
     }
 
 
+@pytest.mark.parametrize("schedule", ["learned", "universal", "mlr-snet", "l4"])
+def test_an_lr_that_has_no_effect_is_told(capsys, schedule):
+    with pytest.warns(
+        UserWarning, match=r"--lr has no effect under schedule '.*', which finds its own range: leave it out"
+    ):
+        shown(capsys, "--schedule", schedule, "--lr", 0.3)
+    shown(capsys, "--schedule", schedule)
+    shown(capsys, "--schedule", "hd", "--lr", 0.3)
+
+
 def test_a_learned_schedule_named_directly_trains_and_one_that_is_not_there_is_told(capsys, tmp_path):
     Schedule(LSTMNet(4)).save(tmp_path / "home/kept.safetensors")
     assert run(capsys, "train", *QUICK, "--schedule", "kept", "--out", "a")[0] == 0

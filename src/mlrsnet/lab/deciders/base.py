@@ -47,12 +47,14 @@ class Decider:
     a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
     is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
     an evaluation after every epoch. With `own_gradients = True` no gradients are in place, as the method needs more than
-    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only.
+    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only. `uses_lr = False`:
+    it finds its own range, whatever the spec's LR.
     """
 
     capturable = True
     own_gradients = False
     reads_val_loss = False
+    uses_lr = True
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.optimizer = setting, setting.optimizer

@@ -24,6 +24,8 @@ class Learned(Decider):
     networks, evenly chosen; all of them if None.
     """
 
+    uses_lr = False
+
     def __init__(
         self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from mlrsnet import hub, pretrained
+from mlrsnet import _check, hub, pretrained
 from mlrsnet.lab import deciders, records, tasks
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.lock import RunInUseError
@@ -40,7 +40,10 @@ def make_spec(path: Path | None, fields: Mapping[str, Any], options: Sequence[Op
         values["task"] = os.path.abspath(task)  # a run may be resumed from another folder
     for field, name, value in options:
         values[f"{field}_options"] = {**values.get(f"{field}_options", {}), name: value}
-    return RunSpec.from_dict(values)
+    spec = RunSpec.from_dict(values)
+    if "lr" in fields and not deciders.uses_lr(spec.schedule):
+        _check.warn(f"--lr has no effect under schedule {spec.schedule!r}, which finds its own range: leave it out")
+    return spec
 
 
 def _with_learned(fields: Mapping[str, Any], options: Sequence[Option]) -> tuple[Mapping[str, Any], Sequence[Option]]:

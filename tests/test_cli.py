@@ -232,6 +232,14 @@ def test_a_reader_that_has_enough_ends_a_command_quietly():
 
 
 @pytest.mark.usefixtures("mine")
+def test_ctrl_c_in_the_demo_says_what_the_same_command_does(capsys, ctrl_c):
+    ctrl_c(3)
+    code, _, err = run(capsys, "demo", "--schedule", "mine", "--epochs", 1, "--device", "cpu")
+    assert code == 130
+    assert err == "mlrsnet: interrupted; the same command begins anew; fewer --generations or --seeds take less time\n"
+
+
+@pytest.mark.usefixtures("mine")
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))

@@ -555,7 +555,7 @@ TABLE1 = ("reproduce", "table1", "--device", "cpu", "--out", "t")
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*smoke 27, short 69, paper 69", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 89, paper 89", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 

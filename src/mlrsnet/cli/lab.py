@@ -106,8 +106,8 @@ def _add_reproduce(make: argparse.ArgumentParser) -> None:
         "--scale",
         metavar="SCALE",
         default="smoke",
-        help="smoke (a minute on a CPU, small data), short (a GPU, fewer epochs) or paper (a GPU, the paper's own "
-        "settings) (default: %(default)s)",
+        help="smoke (small data; table1 takes about two minutes on a CPU), short (a GPU, fewer epochs) or paper (a GPU, "
+        "the paper's own settings) (default: %(default)s)",
     )
     make.add_argument(
         "--seeds", metavar="N", type=int, nargs="+", help="such as --seeds 0 1 (default: 0 1 2, three as in the paper)"

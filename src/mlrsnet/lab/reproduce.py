@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a recipe."""
+    """One run of a recipe; `number` of `total` counts the trials of settings that are chosen first, too."""
 
     cell: Cell
     seed: int
@@ -47,7 +48,8 @@ class Job:
             Cell(f"{cell.row}, {choice.option} {value:g}", column, _with(short, {choice.option: value}))
             for value in choice.values
         ]
-        return [replace(self, cell=trial, seed=seed) for trial in trials]
+        first = self.number - len(trials)
+        return [replace(self, cell=trial, seed=seed, number=first + index) for index, trial in enumerate(trials)]
 
     @property
     def spec(self) -> RunSpec:
@@ -85,8 +87,18 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
     if len(missing) == len(chosen):
         raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
     ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
-    pairs = [(cell, seed) for seed in seeds for cell in ready]
-    return [Job(cell, seed, number, len(pairs)) for number, (cell, seed) in enumerate(pairs, 1)]
+    return _numbered([(cell, seed) for seed in seeds for cell in ready])
+
+
+def _numbered(pairs: Sequence[tuple[Cell, int]]) -> list[Job]:
+    """Trials come before the first run of their row and column."""
+    places = [(cell.row, cell.column) for cell, _ in pairs]
+    is_first = [place not in places[:index] for index, place in enumerate(places)]
+    trials = [
+        len(cell.choice.values) if cell.choice and new else 0 for (cell, _), new in zip(pairs, is_first, strict=True)
+    ]
+    ends = list(accumulate(1 + count for count in trials))
+    return [Job(cell, seed, number, ends[-1]) for (cell, seed), number in zip(pairs, ends, strict=True)]
 
 
 def reproduce(

@@ -14,7 +14,7 @@ SGDR_NOTE = (
     "ends, as in the paper."
 )
 SCALES = ("smoke", "short", "paper")
-"""smoke: a CPU, embedded data, seconds. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
+"""smoke: a CPU, embedded data, minutes. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
 
 RECIPE, STUDY = "recipe.json", "study.json"
 

@@ -25,8 +25,8 @@ from mlrsnet.storage import write_atomically
 def show_recipes() -> None:
     """A recipe a line, with what each scale would run."""
     for recipe in RECIPES.values():
-        counts = [f"{scale} {len(choose(recipe, scale, recipe.seeds, ()))}" for scale in SCALES]
-        print(f"{recipe.name:12} {recipe.title} (runs: {', '.join(counts)})")
+        counts = [f"{scale} {choose(recipe, scale, recipe.seeds, ())[0].total}" for scale in SCALES]
+        print(f"{recipe.name:12} {recipe.title} (trainings: {', '.join(counts)})")
     for one in STUDIES.values():
         print(f"{one.name:12} {one.title} (computed, not trained)")
 

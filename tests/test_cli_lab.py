@@ -14,7 +14,8 @@ from rich.console import Console
 
 from mlrsnet import LSTMNet, Schedule, cli
 from mlrsnet.lab import records
-from mlrsnet.lab.recipes import table1
+from mlrsnet.lab.recipes import RECIPES, Cell, Recipe, table1
+from mlrsnet.lab.recipes.rows import named
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.spec import RunSpec
 
@@ -576,6 +577,29 @@ def test_reproduce_makes_one_row_then_another_and_reports_on_both(capsys, monkey
     for row, column, seed in (("MLR-SNet", "mlr-snet", 0), ("Fixed", "fixed", 1), ("Adam", "adam", 1)):
         (line,) = re.findall(rf"^\| {row} .*1 of 2.*$", text, re.MULTILINE)
         assert f"{record(f't/digits/{column}/seed{seed}').result['last']:.2f}" in line
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("smoke", r"t, scale smoke: 2 trainings on CPU, \d+ threads$"),
+        ("paper", r"though this scale is for a GPU .*; left out"),
+    ],
+)
+def test_reproduce_begins_with_how_much_there_is_and_what_is_left_out(capsys, monkeypatch, scale, expected):
+    def cells(scale):
+        rest = [] if scale == "smoke" else [named("Authors' checkpoints", "Digits", RunSpec(), "official")]
+        return [Cell("Fixed", "Digits", RunSpec(model="mlp", schedule="fixed", epochs=1)), *rest]
+
+    monkeypatch.setitem(RECIPES, "t", Recipe("t", "T", "Nothing.", cells))
+    monkeypatch.setenv("COLUMNS", "400")
+    code, out, _ = run(capsys, "reproduce", "t", "--scale", scale, "--seeds", 0, 1, "--device", "cpu", "--out", "o")
+    assert code == 0
+    line = next(line.rstrip() for line in out.splitlines() if line.startswith("t, scale"))
+    assert re.search(expected, line)
+    assert ("Authors' checkpoints (there is no schedule named 'official' here: `mlrsnet schedules import`" in line) == (
+        scale == "paper"
+    )
 
 
 @pytest.mark.usefixtures("quick_recipe")

@@ -77,6 +77,7 @@ class Recipe:
     paper_setting: by scale, how the paper's numbers were obtained where ours were not.
     averages: by scale, tables over several columns.
     stand_in: the smoke scale keeps the names of the paper's columns, though small data and networks stand in for them.
+    for_cpu: the scales that need no GPU.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Recipe:
     seeds: tuple[int, ...] = (0, 1, 2)
     averages: Callable[[str], Sequence[Average]] = no_averages
     stand_in: bool = False
+    for_cpu: tuple[str, ...] = ("smoke",)
 
     def cells(self, scale: str) -> list[Cell]:
         """Its numbers; a column that is not what its name says says so."""

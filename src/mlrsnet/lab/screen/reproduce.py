@@ -53,6 +53,10 @@ def show_reproduce(
         _check.one_of("recipe", name, (*RECIPES, *STUDIES))
     if whole and seeds is None and scale == "smoke":
         seeds = (0,)
+
+    def tell(outlook: str) -> None:
+        console.print(outlook, markup=False, highlight=False)
+
     try:
         with bars(console) as progress:
             for one in (*RECIPES, *STUDIES) if whole else [name]:
@@ -67,7 +71,7 @@ def show_reproduce(
 
                 try:
                     found += reproduce(
-                        one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch
+                        one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch, tell=tell
                     )
                 except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
                     if not whole:

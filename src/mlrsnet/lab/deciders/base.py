@@ -16,12 +16,12 @@ from mlrsnet.groups import set_lr
 class Setting:
     """The training that a decider works in.
 
-    `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
-    the order of the model's parameters, with the model left as it was. `train_loss()` is the loss of the step's training
-    batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too,
-    and `replayed(name, call, tensors)` what `call` makes of that batch, the model and these tensors, on a GPU from a CUDA
-    graph: under one name the same call in every step, which reads nothing back. What it and `val_gradients()` return is
-    overwritten when they are called next: clone what is kept. `folder` is the run's, where it has one.
+    `val_gradients()` is the loss of the next held-out batch and its gradients, in the order of the model's parameters, with
+    the model left as it was. `train_loss()` is the loss of the step's training batch, with a gradient: for a decider whose
+    `own_gradients` says so, once a step. `clip_norm` is then its own matter too, and `replayed(name, call, tensors)` what
+    `call` makes of that batch, the model and these tensors, on a GPU from a CUDA graph: under one name the same call in every
+    step, which reads nothing back. What it and `val_gradients()` return is overwritten when they are called next: clone what
+    is kept. `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -31,7 +31,6 @@ class Setting:
     steps_per_epoch: int
     num_classes: int
     is_text: bool
-    val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
     replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]

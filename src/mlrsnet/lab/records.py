@@ -31,6 +31,9 @@ RECORD, EPOCHS, TRACE, CHECKPOINT, SCHEDULE = (
     "checkpoint.pt",
     "schedule.safetensors",
 )
+RECIPE, STUDY = "recipe.json", "study.json"
+"""What `mlrsnet reproduce` leaves above its runs: what it set out to do, or has computed."""
+
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"
 ENDED = (FINISHED, DIVERGED)
 ADDED_LATER = {"rays": 0}

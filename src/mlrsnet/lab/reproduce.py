@@ -14,8 +14,8 @@ import torch
 from mlrsnet import __version__, _check
 from mlrsnet.card import versions
 from mlrsnet.lab import records, tasks
-from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, STUDIES, STUDY, Cell, Choice, Recipe
-from mlrsnet.lab.records import Record
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, Cell, Choice, Recipe
+from mlrsnet.lab.records import RECIPE, STUDY, Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import device_name, resolve, run
 from mlrsnet.lab.watch import Watcher

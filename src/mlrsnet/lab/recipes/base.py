@@ -16,8 +16,6 @@ SGDR_NOTE = (
 SCALES = ("smoke", "short", "paper")
 """smoke: a CPU, embedded data, minutes. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
 
-RECIPE, STUDY = "recipe.json", "study.json"
-
 
 @dataclass(frozen=True)
 class Choice:

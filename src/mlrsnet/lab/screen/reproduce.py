@@ -11,7 +11,7 @@ from rich.console import Console
 from mlrsnet import _check
 from mlrsnet.card import versions
 from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, STUDY
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.studies import grids
 from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce, study
@@ -82,7 +82,7 @@ def show_reproduce(
             f"the same command goes on where it was stopped, `mlrsnet report {out}` shows what is there"
         ) from None
     failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
-    if out.is_dir() and any(path for kind in (records.RECORD, STUDY) for path in out.rglob(kind)):
+    if out.is_dir() and any(path for kind in (records.RECORD, records.STUDY) for path in out.rglob(kind)):
         _print_tables(console, out, scale)
     if whole:
         _keep_time(out, scale, time.perf_counter() - start, len(found))

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 import torch
-from commands import complaint, ctrl_c, run, status
+from commands import complaint, ctrl_c, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, doctor, load
@@ -88,6 +88,18 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     _, out, _ = run(capsys, "simulate", "theirs", ",".join(map(str, LOSSES)), "--gamma", "0.5")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [float(row["lr"]) for row in rows] == pytest.approx(load("theirs").simulate(LOSSES, 0.5), rel=1e-4)
+
+
+def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path):
+    words = ("schedules", "import", official_checkpoint(tmp_path / "1.pth", 1)[0], "--name", "universal")
+    before = everything_below(tmp_path)
+    message = complaint(capsys, *words)
+    assert (
+        "--name must not be that of a shipped schedule, which is always the one that is loaded, got 'universal'"
+        in message
+    )
+    assert everything_below(tmp_path) == before
+    assert run(capsys, *words, "--out", tmp_path / "mine.safetensors")[0] == 0
 
 
 def test_import_can_write_a_file(capsys, tmp_path):
@@ -220,6 +232,14 @@ def test_a_reader_that_has_enough_ends_a_command_quietly():
 
 
 @pytest.mark.usefixtures("mine")
+def test_ctrl_c_in_the_demo_says_what_the_same_command_does(capsys, ctrl_c):
+    ctrl_c(3)
+    code, _, err = run(capsys, "demo", "--schedule", "mine", "--epochs", 1, "--device", "cpu")
+    assert code == 130
+    assert err == "mlrsnet: interrupted; the same command begins anew; fewer --generations or --seeds take less time\n"
+
+
+@pytest.mark.usefixtures("mine")
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))
@@ -270,6 +290,14 @@ def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tm
     whole, parts = (Schedule.load(f"{name}.safetensors") for name in ("whole", "parts"))
     assert whole.fingerprint() == parts.fingerprint()
     assert whole.card == parts.card
+
+
+@pytest.mark.parametrize("objective", ["greedy", "horizon"])
+def test_metatrain_does_not_overwrite_a_schedule(capsys, tmp_path, objective):
+    (tmp_path / "mine.safetensors").write_bytes(b"mine")
+    message = complaint(capsys, "metatrain", "--objective", objective, "--out", "mine.safetensors")
+    assert "--out must be a new file, but mine.safetensors is there already: use another --out, or delete it" in message
+    assert everything_below(tmp_path) == {tmp_path / "mine.safetensors": b"mine"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from commands import break_schedule, complaint, ctrl_c, everything_below, run, status
 from rich.console import Console
 
-from mlrsnet import cli
+from mlrsnet import LSTMNet, Schedule, cli
 from mlrsnet.lab import records
-from mlrsnet.lab.recipes import table1
+from mlrsnet.lab.recipes import RECIPES, Cell, Recipe, table1
+from mlrsnet.lab.recipes.rows import named
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.spec import RunSpec
 
@@ -48,7 +50,8 @@ def pictures(tmp_path):
             "x_test": random.random((24, 8, 8)).astype("float32"),
             "y_test": np.arange(24) % 3,
         }
-        np.savez(tmp_path / "mine.npz", **{**arrays, **changes})
+        kept = {name: array for name, array in {**arrays, **changes}.items() if array is not None}
+        np.savez(tmp_path / "mine.npz", **kept)
 
     return write
 
@@ -192,6 +195,37 @@ def test_train_names_a_mistake_and_leaves_nothing(capsys, tmp_path, words, messa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["universal", "mine.safetensors", "sub/mine.safetensors", "hf://owner/name"])
+def test_a_learned_schedule_can_be_named_directly(capsys, name):
+    long = shown(capsys, "--schedule", "learned", "--option", f"schedule.schedule={name}")
+    assert shown(capsys, "--schedule", name) == long
+    assert long["schedule_options"] == {"schedule": name}
+    assert shown(capsys, "--schedule", name, "--option", "schedule.scale=0.5")["schedule_options"] == {
+        "schedule": name,
+        "scale": 0.5,
+    }
+
+
+@pytest.mark.parametrize("schedule", ["learned", "universal", "mlr-snet", "l4"])
+def test_an_lr_that_has_no_effect_is_told(capsys, schedule):
+    with pytest.warns(
+        UserWarning, match=r"--lr has no effect under schedule '.*', which finds its own range: leave it out"
+    ):
+        shown(capsys, "--schedule", schedule, "--lr", 0.3)
+    shown(capsys, "--schedule", schedule)
+    shown(capsys, "--schedule", "hd", "--lr", 0.3)
+
+
+def test_a_learned_schedule_named_directly_trains_and_one_that_is_not_there_is_told(capsys, tmp_path):
+    Schedule(LSTMNet(4)).save(tmp_path / "home/kept.safetensors")
+    assert run(capsys, "train", *QUICK, "--schedule", "kept", "--out", "a")[0] == 0
+    assert record("a").spec["schedule_options"] == {"schedule": "kept"}
+    message = complaint(capsys, "train", *QUICK, "--schedule", "univrsal")
+    assert "universal" in message
+    assert "the path of a .safetensors file or hf://owner/name; got 'univrsal'" in message
+    assert "none.safetensors" in complaint(capsys, "train", *QUICK, "--schedule", "none.safetensors")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -306,8 +340,9 @@ def test_brackets_in_names_are_shown_as_they_are(capsys):
 
 def test_ones_own_pictures_train(capsys, pictures):
     pictures()
-    code, _, err = run(capsys, "train", "--task", "mine.npz", *QUICK, "--batch-size", 32)
+    code, out, err = run(capsys, "train", "--task", "mine.npz", *QUICK, "--batch-size", 32)
     assert code == 0, err
+    assert "96 train, 24 val, 24 test\n" in out
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("mine-mlp")
     assert record(folder).data["task"]["num_classes"] == 3
@@ -446,6 +481,34 @@ def test_a_run_that_fails_again_does_not_keep_the_others_from_going_on(capsys, b
     assert (status("all/b-failed"), status("all/c-stopped")) == ("failed", "finished")
 
 
+def test_the_hint_to_go_on_says_where_the_data_is(capsys, ctrl_c, pictures, tmp_path):
+    pictures(x_val=None, y_val=None)
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "mine.npz").rename(tmp_path / "my data/mnist.npz")
+    words = ("--task", "mnist", "--option", "task.val_size=24", "--batch-size", 8, "--data", "my data")
+    ctrl_c(3)
+    code, _, err = run(capsys, "train", *QUICK, *words, "--out", "a")
+    assert (code, err) == (130, "mlrsnet: interrupted; go on with: mlrsnet runs resume a --data 'my data'\n")
+    assert run(capsys, *shlex.split(err.partition("go on with: mlrsnet ")[2]))[0] == 0
+    assert status("a") == "finished"
+
+
+@pytest.mark.parametrize("damage", ["data", "checkpoint"])
+def test_a_run_that_cannot_go_on_does_not_keep_the_others_from_going_on(capsys, ctrl_c, pictures, damage):
+    pictures()
+    for name, words in {"a": ["--task", "mine.npz", "--batch-size", 8], "b": []}.items():
+        ctrl_c(3)
+        run(capsys, "train", *QUICK, *words, "--out", f"all/{name}")
+    if damage == "data":
+        Path("mine.npz").unlink()
+    else:
+        (Path("all/a") / records.CHECKPOINT).write_bytes(b"")
+    told = {"data": "FileNotFoundError: there is no file", "checkpoint": "ValueError: all/a/checkpoint.pt is not a"}
+    message = complaint(capsys, "runs", "resume", "all", code=1)
+    assert f"1 of 2 runs failed; all/a: {told[damage]}" in message
+    assert (status("all/a"), status("all/b")) == ("interrupted", "finished")
+
+
 @pytest.mark.usefixtures("several")
 def test_stopping_a_resume_of_several_says_how_to_go_on_with_all(capsys, ctrl_c):
     ctrl_c(3)
@@ -493,7 +556,7 @@ TABLE1 = ("reproduce", "table1", "--device", "cpu", "--out", "t")
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*smoke 27, short 69, paper 69", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 89, paper 89", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 
@@ -514,6 +577,29 @@ def test_reproduce_makes_one_row_then_another_and_reports_on_both(capsys, monkey
     for row, column, seed in (("MLR-SNet", "mlr-snet", 0), ("Fixed", "fixed", 1), ("Adam", "adam", 1)):
         (line,) = re.findall(rf"^\| {row} .*1 of 2.*$", text, re.MULTILINE)
         assert f"{record(f't/digits/{column}/seed{seed}').result['last']:.2f}" in line
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("smoke", r"t, scale smoke: 2 trainings on CPU, \d+ threads$"),
+        ("paper", r"though this scale is for a GPU .*; left out"),
+    ],
+)
+def test_reproduce_begins_with_how_much_there_is_and_what_is_left_out(capsys, monkeypatch, scale, expected):
+    def cells(scale):
+        rest = [] if scale == "smoke" else [named("Authors' checkpoints", "Digits", RunSpec(), "official")]
+        return [Cell("Fixed", "Digits", RunSpec(model="mlp", schedule="fixed", epochs=1)), *rest]
+
+    monkeypatch.setitem(RECIPES, "t", Recipe("t", "T", "Nothing.", cells))
+    monkeypatch.setenv("COLUMNS", "400")
+    code, out, _ = run(capsys, "reproduce", "t", "--scale", scale, "--seeds", 0, 1, "--device", "cpu", "--out", "o")
+    assert code == 0
+    line = next(line.rstrip() for line in out.splitlines() if line.startswith("t, scale"))
+    assert re.search(expected, line)
+    assert ("Authors' checkpoints (there is no schedule named 'official' here: `mlrsnet schedules import`" in line) == (
+        scale == "paper"
+    )
 
 
 @pytest.mark.usefixtures("quick_recipe")
@@ -669,6 +755,7 @@ def test_a_recipe_whose_data_is_not_there_says_where_to_put_it(capsys, tmp_path,
     monkeypatch.setattr("mlrsnet.lab.tasks.download.fetch", offline)
     message = complaint(capsys, *TABLE1, "--scale", "paper", "--data", "here", code=1)
     assert f"cifar10 was not found: put {tmp_path}/here/cifar10.npz there" in message
+    assert "uint8 or numbers from 0 to 255, or floats from 0 to 1; labels from 0" in message
     assert "no network" in message
 
 

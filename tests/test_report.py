@@ -297,8 +297,8 @@ def test_loose_runs_are_grouped_by_all_but_the_seed_and_named_by_what_differs(tm
     table = only_table(tmp_path)
     assert table.title == "cifar10, resnet18"
     assert {row.name: len(row.runs) for row in table.rows} == {
-        "cosine, lr 0.1, no every": 2,
-        "cosine, lr 0.5, no every": 2,
+        "cosine, lr 0.1": 2,
+        "cosine, lr 0.5": 2,
         "step, lr 0.1, every 30": 2,
     }
 
@@ -307,6 +307,24 @@ def test_a_single_loose_run_has_a_telling_name(tmp_path):
     leave_run(tmp_path / "a", spec={"schedule": "cosine"})
     assert [row.name for row in only_table(tmp_path).rows] == ["cosine, sgd, lr 0.1"]
     assert "<nav" not in texts(tmp_path)[0]
+
+
+def test_loose_runs_are_named_by_settings_of_their_own_only(tmp_path):
+    leave_run(tmp_path / "a", spec={"schedule": "cosine", "lr": 0.5})
+    leave_run(tmp_path / "b", spec={"schedule": "learned", "schedule_options": {"schedule": "mine.safetensors"}})
+    leave_run(tmp_path / "c", spec={"schedule": "learned", "seed": 1})
+    leave_run(tmp_path / "d", spec={"schedule": "learned", "lr": 0.3, "schedule_options": {"schedule": "universal"}})
+    leave_run(tmp_path / "e", spec={"schedule": "l4"})
+    leave_run(tmp_path / "f", spec={"schedule": "rtho"})
+    leave_run(tmp_path / "g", spec={"schedule": "hd", "schedule_options": {"hyper_lr": 1e-5}})
+    assert {row.name: len(row.runs) for row in only_table(tmp_path).rows} == {
+        "cosine, lr 0.5": 1,
+        "learned, schedule mine.safetensors": 1,
+        "learned, schedule universal": 2,
+        "l4": 1,
+        "rtho, lr 0.1, hyper_lr 0.001": 1,
+        "hd, lr 0.1, hyper_lr 1e-05": 1,
+    }
 
 
 def test_lower_perplexity_wins(tmp_path):
@@ -610,7 +628,8 @@ def test_names_that_never_meet_do_not_use_up_colours(tmp_path):
 def test_the_report_does_not_load_what_trains():
     code = "import sys, mlrsnet.lab.report; print([name for name in sys.modules if name.startswith('mlrsnet.lab.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert set(re.findall(r"mlrsnet\.lab\.(\w+)", loaded)) == {"records", "report"}
+    named = {"deciders", "optimizers", "options"}  # which options a schedule has, and what they are unless given
+    assert set(re.findall(r"mlrsnet\.lab\.(\w+)", loaded)) == {"records", "report", *named}
 
 
 def test_what_each_learned_network_says_alone_is_drawn(tmp_path):

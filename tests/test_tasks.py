@@ -321,9 +321,27 @@ def test_damaged_files_are_refused_in_one_line_that_names_the_file(tmp_path, cas
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("count", "held_out"), [(20, 2), (1400, 140), (30_000, 1000)])
+def test_of_ones_own_pictures_a_tenth_is_held_out_at_most(tmp_path, count, held_out):
+    pictures = {"x_train": np.zeros((count, 2, 2), "uint8"), "y_train": np.arange(count) % 2}
+    rest = {"x_test": np.zeros((4, 2, 2), "uint8"), "y_test": np.arange(4) % 2}
+    np.savez(tmp_path / "own.npz", **pictures, **rest)
+    assert load(tmp_path / "own.npz").sizes == {"train": count - held_out, "val": held_out, "test": 4}
+    smaller = load(tmp_path / "own.npz", fraction=0.5).sizes
+    assert (smaller["train"], smaller["val"]) == (count // 2 - held_out, held_out)  # fractions validate on the same
+
+
+def test_of_ones_own_folder_a_tenth_is_held_out_and_of_a_known_set_as_much_as_ever(tmp_path):
+    folder = draw_folder(tmp_path / "animals", count=20)
+    assert load(folder).sizes == {"train": 36, "val": 4, "test": 40}
+    write(tmp_path / "mnist.npz")
+    with pytest.raises(ValueError, match=r"val_size must be less than 60, .* got 1,000"):
+        load("mnist", root=tmp_path)
+
+
 BAD_OPTIONS = {
     "val_size": ({"val_size": 60}, "val_size must be less than 60, .* got 60"),
-    "default-val_size": ({}, "val_size must be less than 60, .* got 1,000"),
+    "default-val_size": ({"fraction": 0.1}, r"val_size must be less than 6, .* got 6: .*`--option task.val_size=N`"),
     "no-val": ({"val_size": 0}, "val_size must be a whole number >= 1, got 0"),
     "val_size-of-fraction": ({"val_size": 30, "fraction": 0.5}, "val_size must be less than 30"),
     "fraction-0": ({"fraction": 0.0}, r"fraction must be in \(0, 1\], got 0.0"),
@@ -723,7 +741,7 @@ def test_folders_with_missing_or_strange_classes_are_refused(tmp_path):
     (folder / "test" / "fox").rmdir()
     assert load(str(folder), val_size=4).classes == ("cat", "dog")
     with pytest.raises(ValueError, match="val_size must be less than 12"):
-        load(str(folder))
+        load(str(folder), val_size=12)
     with pytest.raises(ValueError, match="classes must be different whole numbers from 0 to 1"):
         load(str(folder), val_size=4, classes=(0, 2))
 

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 from runs import PER_EPOCH, SMALL_CNN, Notes, Stop, StopAtEnd, assert_same, checkpoint_step, no_training, tiny
 
+from mlrsnet import LSTMNet, Schedule
 from mlrsnet.lab import records, trainer
 from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.trainer import run
@@ -27,6 +29,18 @@ def test_a_run_goes_on_on_the_device_it_was_begun_on_only(tmp_path):
     with pytest.raises(ValueError, match=r"was begun on cuda, got the device cpu: go on with --device cuda, or delete"):
         run(tiny(), tmp_path, device="cpu")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_run_does_not_go_on_with_other_parts_of_the_data(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+    data = json.loads((tmp_path / "record.json").read_text())
+    data["task"] |= {"train": 100, "val": 200}
+    (tmp_path / "record.json").write_text(json.dumps(data))
+    with pytest.raises(
+        ValueError, match=r"was begun with \[100, 200, 61\] examples .*, got \[246, 53, 61\]: restore the"
+    ):
+        run(tiny(), tmp_path, device="cpu")
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path):
@@ -97,6 +111,46 @@ def test_ctrl_c_in_the_last_evaluation_is_heard_and_the_run_is_finished(tmp_path
     with pytest.raises(KeyboardInterrupt):
         run(tiny(), tmp_path, device="cpu", watchers=[StopAtEnd(2)])
     assert_same(records.read(tmp_path), run(tiny(), device="cpu"))
+
+
+def end_on(monkeypatch, number, what):
+    """Let something happen after step `number` of a training, once."""
+    plain, done = Training.step, []
+
+    def step(self):
+        plain(self)
+        if self.step_count == number and not done:
+            done.append(number)
+            what(self)
+
+    monkeypatch.setattr(Training, "step", step)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_stop_on_the_last_step_of_an_epoch_leaves_no_epoch_out(epoch, schedule, tmp_path, monkeypatch):
+    spec = tiny(epochs=3, schedule=schedule, lr=0.5)
+    whole = run(spec, tmp_path / "whole", device="cpu")
+    end_on(monkeypatch, epoch * PER_EPOCH, lambda training: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "run", device="cpu")
+    assert checkpoint_step(tmp_path / "run") == epoch * PER_EPOCH
+    assert len(records.read(tmp_path / "run").epochs) == epoch - 1
+    assert_same(run(spec, tmp_path / "run", device="cpu"), whole)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_an_evaluation_that_fails_after_a_checkpoint_is_made_again(epoch, tmp_path, monkeypatch):
+    def out_of_memory(self, *parts):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Loop, "_now_and_then", lambda self: self.training.step_count == epoch * PER_EPOCH)
+        end_on(patch, epoch * PER_EPOCH, lambda training: patch.setattr(Training, "evaluate", out_of_memory))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            run(tiny(), tmp_path, device="cpu")
+    assert checkpoint_step(tmp_path) == epoch * PER_EPOCH
+    assert_same(run(tiny(), tmp_path, device="cpu"), run(tiny(), device="cpu"))
 
 
 def test_ctrl_c_works_as_always_after_a_run_and_a_run_works_in_a_thread():
@@ -190,6 +244,54 @@ def test_a_folder_with_another_run_is_refused_naming_what_is_different(tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with another spec \(different: lr, seed\): use another folder"):
         run(tiny(lr=0.3, seed=5), tmp_path, device="cpu")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def write_schedule(path, seed):
+    torch.manual_seed(seed)
+    Schedule(LSTMNet(4)).save(path)
+
+
+def write_pictures(path, seed):
+    random = np.random.default_rng(seed)
+    arrays = {f"x_{part}": random.integers(0, 255, (24, 8, 8)).astype("uint8") for part in ("train", "val", "test")}
+    np.savez(path, **arrays, **{f"y_{part}": np.arange(24) % 2 for part in ("train", "val", "test")})
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize(("write", "name"), [(write_schedule, "mine.safetensors"), (write_pictures, "mine.npz")])
+def test_a_run_is_not_taken_for_one_of_a_file_that_has_changed(write, name, stopped, tmp_path):
+    write(file := tmp_path / name, 0)
+    learned = {"schedule": "learned", "schedule_options": {"schedule": str(file)}}
+    spec = tiny(**learned) if name.endswith(".safetensors") else tiny(task=str(file), task_options={})
+    if stopped:
+        with pytest.raises(KeyboardInterrupt):
+            run(spec, tmp_path / "run", device="cpu", watchers=[StopAtEnd(1)])
+    else:
+        run(spec, tmp_path / "run", device="cpu")
+    write(file, 1)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(
+        ValueError, match=rf"run with another file \(changed since: .*{name}\): use another folder \(--out\)"
+    ):
+        run(spec, tmp_path / "run", device="cpu")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    write(file, 0)
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
+
+
+def test_a_finished_run_of_a_file_that_is_gone_or_of_before_digests_is_returned(tmp_path, monkeypatch):
+    write_schedule(file := tmp_path / "mine.safetensors", 0)
+    spec = tiny(epochs=1, schedule="learned", schedule_options={"schedule": str(file)})
+    run(spec, tmp_path / "run", device="cpu")
+    data = json.loads((tmp_path / "run/record.json").read_text())
+    assert list(data["digests"]) == ["schedule"]
+    no_training(monkeypatch)
+    file.unlink()
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
+    write_schedule(file, 1)
+    del data["digests"]
+    (tmp_path / "run/record.json").write_text(json.dumps(data))
+    assert run(spec, tmp_path / "run", device="cpu").status == "finished"
 
 
 @pytest.mark.parametrize("damage", ["bytes", "cut", "empty", "other", "other-shapes"])

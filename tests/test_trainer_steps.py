@@ -168,6 +168,6 @@ def test_a_cpu_computes_in_full_precision_unless_told_otherwise(precision, bf16)
     alive.model.register_forward_hook(lambda module, inputs, output: types.append(output.dtype))
     alive.step()
     alive.evaluate("val")
-    alive.val_loss()
+    alive.val_gradients()
     assert types == [torch.bfloat16 if bf16 else torch.float32] * 3
     assert all(parameter.dtype == torch.float32 for parameter in alive.model.parameters())

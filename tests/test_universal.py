@@ -83,6 +83,30 @@ def test_data_is_made_small_once(root):
     assert [path.name for path in (root / "universal").iterdir()] == ["digits-small.npz"]
 
 
+def test_a_kept_set_that_is_cut_is_named_and_one_whose_writing_stopped_is_not_there(root, monkeypatch):
+    source = Source("digits-cut", "digits", 6)
+    path = root / "universal" / "digits-cut.npz"
+    made = load(source, root)
+    load.cache_clear()
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(
+        ValueError, match=r"digits-cut.npz cannot be read \(BadZipFile\): delete it, and it is made anew"
+    ):
+        load(source, root)
+    path.unlink()
+
+    def stop(file, **arrays):
+        if not hasattr(file, "write"):
+            file.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez_compressed", stop)
+        with pytest.raises(KeyboardInterrupt):
+            load(source, root)
+    assert torch.equal(load(source, root).inputs, made.inputs)
+
+
 def test_text_comes_in_pieces_that_are_one_character_apart(root):
     text = load(Source("play", "tinyshakespeare"), root)
     assert text.inputs.shape[1] == universal.LENGTH

@@ -13,7 +13,8 @@ OPTIONS = {
     "task": "data: a name such as cifar10, an .npz file or a folder of pictures (default: digits)",
     "model": "network, such as resnet18 (default: small_cnn)",
     "optimizer": "sgd, sgdm, adam, adamw and others (default: sgd)",
-    "schedule": "what sets the LR: multistep, learned, mlr-snet and others (default: cosine)",
+    "schedule": "what sets the LR: multistep, mlr-snet and others, or a learned schedule's name, file or hf://owner/name "
+    "(default: cosine)",
 }
 NUMBERS: dict[str, tuple[type, str]] = {
     "epochs": (int, "passes over the data (default: 40)"),
@@ -105,8 +106,8 @@ def _add_reproduce(make: argparse.ArgumentParser) -> None:
         "--scale",
         metavar="SCALE",
         default="smoke",
-        help="smoke (a minute on a CPU, small data), short (a GPU, fewer epochs) or paper (a GPU, the paper's own "
-        "settings) (default: %(default)s)",
+        help="smoke (small data; table1 takes about two minutes on a CPU), short (a GPU, fewer epochs) or paper (a GPU, "
+        "the paper's own settings) (default: %(default)s)",
     )
     make.add_argument(
         "--seeds", metavar="N", type=int, nargs="+", help="such as --seeds 0 1 (default: 0 1 2, three as in the paper)"
@@ -171,7 +172,7 @@ def _add_metatrain(learn: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         default=Path("learned.safetensors"),
-        help="where the schedule goes (default: %(default)s)",
+        help="a new file for the schedule (default: %(default)s)",
     )
     learn.add_argument("--name", help="stands in the schedule's card (default: the task's)")
     learn.add_argument(

@@ -89,6 +89,11 @@ def _show(arguments: argparse.Namespace) -> None:
 def _import(arguments: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", arguments.name):
         raise ValueError(f"--name must be letters, digits, '.', '_' and '-', got {arguments.name!r}")
+    if arguments.out is None and (pretrained.SHIPPED / f"{arguments.name}{pretrained.SUFFIX}").is_file():
+        raise ValueError(
+            f"--name must not be that of a shipped schedule, which is always the one that is loaded, got {arguments.name!r}: "
+            "choose another, or pass --out FILE"
+        )
     path = arguments.out or pretrained.user_folder() / f"{arguments.name}{pretrained.SUFFIX}"
     Schedule.from_official(arguments.checkpoints, layout=arguments.layout, name=arguments.name).save(path)
     use = arguments.out or arguments.name

@@ -7,10 +7,15 @@ from typing import Any
 from mlrsnet import _check
 
 
-def names(build: Callable[..., Any]) -> list[str]:
-    """The options that a builder takes: its keyword-only arguments."""
+def defaults(build: Callable[..., Any]) -> dict[str, Any]:
+    """The options that a builder takes, its keyword-only arguments, and what they are unless given."""
     parameters = inspect.signature(build).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def names(build: Callable[..., Any]) -> list[str]:
+    """The options that a builder takes."""
+    return list(defaults(build))
 
 
 def check(

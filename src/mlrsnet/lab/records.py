@@ -1,6 +1,7 @@
 """What a run leaves: a folder of plain files, readable while it runs and after it was killed.
 
-    record.json         spec, labels, versions, device, git commit, status, result, timing; where it was stopped and went on
+    record.json         spec, labels, versions, device, git commit, status, result, timing; where it was stopped and went on;
+                        digests of files of one's own that it read
     epochs.jsonl        one line an epoch: losses, metrics, LR, seconds
     trace.json          loss and LR of about a thousand steps
     checkpoint.pt       to go on from; removed when the run is finished
@@ -30,6 +31,9 @@ RECORD, EPOCHS, TRACE, CHECKPOINT, SCHEDULE = (
     "checkpoint.pt",
     "schedule.safetensors",
 )
+RECIPE, STUDY = "recipe.json", "study.json"
+"""What `mlrsnet reproduce` leaves above its runs: what it set out to do, or has computed."""
+
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"
 ENDED = (FINISHED, DIVERGED)
 ADDED_LATER = {"rays": 0}

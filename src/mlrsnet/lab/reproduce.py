@@ -3,18 +3,21 @@
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from mlrsnet import __version__, _check
 from mlrsnet.card import versions
 from mlrsnet.lab import records, tasks
-from mlrsnet.lab.recipes import RECIPE, RECIPES, SCALES, STUDIES, STUDY, Cell, Choice, Recipe
-from mlrsnet.lab.records import Record
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, Cell, Choice, Recipe
+from mlrsnet.lab.records import RECIPE, STUDY, Record
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import resolve, run
+from mlrsnet.lab.trainer import device_name, resolve, run
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.storage import ScheduleError, write_atomically
 
@@ -24,7 +27,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a recipe."""
+    """One run of a recipe; `number` of `total` counts the trials of settings that are chosen first, too."""
 
     cell: Cell
     seed: int
@@ -47,7 +50,8 @@ class Job:
             Cell(f"{cell.row}, {choice.option} {value:g}", column, _with(short, {choice.option: value}))
             for value in choice.values
         ]
-        return [replace(self, cell=trial, seed=seed) for trial in trials]
+        first = self.number - len(trials)
+        return [replace(self, cell=trial, seed=seed, number=first + index) for index, trial in enumerate(trials)]
 
     @property
     def spec(self) -> RunSpec:
@@ -70,6 +74,15 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
     _check.one_of("scale", scale, SCALES)
     for seed in seeds:
         _check.whole_number("each of seeds", seed, 0)
+    chosen = _cells(recipe, scale, only)
+    missing = [cell for cell in chosen if cell.missing]
+    if len(missing) == len(chosen):
+        raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
+    ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
+    return _numbered([(cell, seed) for seed in seeds for cell in ready])
+
+
+def _cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
     cells = recipe.cells(scale)
     rows, columns = [list(dict.fromkeys(names)) for names in zip(*((c.row, c.column) for c in cells), strict=True)]
     for name in only:
@@ -80,13 +93,18 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
         if (not set(only) & set(rows) or cell.row in only) and (not set(only) & set(columns) or cell.column in only)
     ]
     wanted = {cell.learned_in for cell in chosen}
-    chosen = [cell for cell in cells if cell in chosen or (cell.row, cell.column) in wanted]
-    missing = [cell for cell in chosen if cell.missing]
-    if len(missing) == len(chosen):
-        raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
-    ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
-    pairs = [(cell, seed) for seed in seeds for cell in ready]
-    return [Job(cell, seed, number, len(pairs)) for number, (cell, seed) in enumerate(pairs, 1)]
+    return [cell for cell in cells if cell in chosen or (cell.row, cell.column) in wanted]
+
+
+def _numbered(pairs: Sequence[tuple[Cell, int]]) -> list[Job]:
+    """Trials come before the first run of their row and column."""
+    places = [(cell.row, cell.column) for cell, _ in pairs]
+    is_first = [place not in places[:index] for index, place in enumerate(places)]
+    trials = [
+        len(cell.choice.values) if cell.choice and new else 0 for (cell, _), new in zip(pairs, is_first, strict=True)
+    ]
+    ends = list(accumulate(1 + count for count in trials))
+    return [Job(cell, seed, number, ends[-1]) for (cell, seed), number in zip(pairs, ends, strict=True)]
 
 
 def reproduce(
@@ -99,8 +117,11 @@ def reproduce(
     device: str = "auto",
     root: Path | None = None,
     watch: Callable[[Job], Sequence[Watcher]] = lambda job: (),
+    tell: Callable[[str], object] = lambda outlook: None,
 ) -> list[Record]:
     """Make the runs of a recipe below `out`; called again it goes on where it was stopped.
+
+    `tell` hears, before the first training, how many there are, on what, and what is left out.
 
     A run that fails on its own (out of memory, say, or for want of a package) is recorded as failed and the others go on; what
     concerns all of them, such as missing data or a full disk, ends it before anything is written.
@@ -108,10 +129,12 @@ def reproduce(
     recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
-    resolve(device)  # a word that means no device leaves nothing behind, nor does data that is not there
+    place = resolve(device)  # a word that means no device leaves nothing behind, nor does data that is not there
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
     absent = _absent(jobs, root)
-    jobs = [job for job in jobs if job.cell.column not in absent]
+    jobs = _numbered([(job.cell, job.seed) for job in jobs if job.cell.column not in absent])
+    missing = {cell.row: cell.missing for cell in _cells(recipe, scale, only) if cell.missing}
+    tell(_outlook(recipe, scale, jobs, missing | absent, place))
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known, absent), indent=1).encode())
 
     def make(job: Job, options: dict[str, Any]) -> Record:
@@ -124,12 +147,20 @@ def reproduce(
 
     found, settings = [], dict[tuple[str, str], dict[str, Any] | None]()
     for job in jobs:
-        place = job.cell.row, job.cell.column
-        if place not in settings:  # chosen with the recipe's first seed, whichever are asked for now
+        cell = job.cell.row, job.cell.column
+        if cell not in settings:  # chosen with the recipe's first seed, whichever are asked for now
             trials = [make(trial, {}) for trial in job.trials(recipe.seeds[0])]
-            settings[place] = _best(trials, job.cell.choice)
-        found.append(_without_choice(job) if settings[place] is None else make(job, settings[place] or {}))
+            settings[cell] = _best(trials, job.cell.choice)
+        found.append(_without_choice(job) if settings[cell] is None else make(job, settings[cell] or {}))
     return found
+
+
+def _outlook(recipe: Recipe, scale: str, jobs: Sequence[Job], left_out: Mapping[str, str], device: torch.device) -> str:
+    """In one line."""
+    told = f"{recipe.name}, scale {scale}: {jobs[-1].total if jobs else 0} trainings on {device_name(device)}"
+    if device.type == "cpu" and scale not in recipe.for_cpu:
+        told += ", though this scale is for a GPU (`--scale smoke` is for a CPU)"
+    return told + "".join(f"; left out: {name} ({reason})" for name, reason in left_out.items())
 
 
 def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:

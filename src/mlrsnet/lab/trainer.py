@@ -17,7 +17,7 @@ import torch
 
 from mlrsnet import __version__
 from mlrsnet.card import versions
-from mlrsnet.lab import records
+from mlrsnet.lab import inputs, records
 from mlrsnet.lab.lock import held
 from mlrsnet.lab.models import num_parameters
 from mlrsnet.lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
@@ -46,7 +46,8 @@ def run(
     """Train as the spec says and return the record.
 
     With a folder, everything is kept there: a run that was killed or stopped goes on where its last checkpoint is and ends
-    with the same record; a finished one is returned as it is.
+    with the same record; a finished one is returned as it is. One that read a schedule or an .npz of one's own is refused
+    when that file has changed.
 
     Args:
         device: cpu, cuda, cuda:1, ..., or auto: a GPU where there is one.
@@ -118,6 +119,7 @@ class Loop:
         self.seconds = self.epoch_seconds = 0.0  # before this process; of this epoch, before the last checkpoint in it
         self.clock = self.saved_at = self.told_at = time.perf_counter()
         if folder is not None and (folder / records.CHECKPOINT).is_file():
+            _check_data(folder, earlier, self.record)
             self._resume(folder / records.CHECKPOINT)
         self.record.data["sessions"][-1]["from_step"] = training.step_count
         records.write(self.record)  # an unwritable folder is told before the work, not after
@@ -144,9 +146,9 @@ class Loop:
 
     def _epochs(self, stop: PoliteStop) -> str:
         training = self.training
-        while training.step_count < training.total_steps:
+        while self._written_up_to() < training.total_steps:
             begin = time.perf_counter()
-            for _ in range(training.steps_per_epoch - training.step_count % training.steps_per_epoch):
+            for _ in range(self._steps_left()):
                 training.step()
                 if self._now_and_then() or stop.asked:
                     self._save(begin)
@@ -159,6 +161,15 @@ class Loop:
                 self._save()
         self._measure_width()
         return FINISHED
+
+    def _written_up_to(self) -> int:
+        """The step that the last line of the epochs was written at."""
+        return int(self.record.epochs[-1]["step"]) if self.record.epochs else 0
+
+    def _steps_left(self) -> int:
+        """Of this epoch; none where the run was stopped on its last step, before its evaluation."""
+        step, whole = self.training.step_count, self.training.steps_per_epoch
+        return whole if step == self._written_up_to() else -step % whole
 
     def _measure_width(self) -> None:
         training, rays = self.training, self.training.spec.rays
@@ -318,7 +329,7 @@ def device_name(device: torch.device) -> str:
 
 
 def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
-    task = training.task
+    task, digests = training.task, inputs.digests(training.spec, training.folder)
     where = {
         "versions": {"mlrsnet": __version__, **versions()},
         "device": device_name(training.device),
@@ -333,6 +344,7 @@ def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
         "sessions": [where],
         "metric": PERPLEXITY if training.is_text else ACCURACY,
         "task": {"num_classes": task.num_classes, **task.sizes, "note": task.note},
+        **({"digests": digests} if digests else {}),
         "num_parameters": num_parameters(training.model),
         "steps_per_epoch": training.steps_per_epoch,
         "total_steps": training.total_steps,
@@ -351,7 +363,26 @@ def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
         raise ValueError(
             f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
         )
+    kept, now = earlier.data.get("digests", {}), inputs.digests(spec, folder)
+    changed = [str(path) for name, path in inputs.files(spec, folder).items() if kept.get(name, now[name]) != now[name]]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with another file (changed since: {', '.join(changed)}): use another folder (--out), or "
+            "delete it"
+        )
     return earlier
+
+
+def _check_data(folder: Path, earlier: Record | None, now: Record) -> None:
+    """A training does not go on with other parts of the data, such as after a change of the defaults or of a folder."""
+    parts = ("train", "val", "test")
+    before = earlier.data.get("task", {}) if earlier is not None else {}
+    if any(before.get(part, now.data["task"][part]) != now.data["task"][part] for part in parts):
+        then, found = ([task.get(part) for part in parts] for task in (before, now.data["task"]))
+        raise ValueError(
+            f"the run in {folder} was begun with {then} examples to train, validate and test on, got {found}: restore the "
+            "data, or delete the folder to begin anew"
+        )
 
 
 def _perplexity(loss: float) -> float:

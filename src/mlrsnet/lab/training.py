@@ -127,12 +127,6 @@ class Training:
         with self._autocast():
             return self.data.train.loss(self.model)
 
-    def val_loss(self) -> Tensor:
-        """The loss of the next held-out batch, with a gradient."""
-        self.data.val.prepare()
-        with self._autocast():
-            return self.data.val.loss(self.model)
-
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
         """The loss of the next held-out batch and its gradients; leaves no trace in the model, but for the random state."""
         self.data.val.prepare()
@@ -181,7 +175,6 @@ class Training:
             steps_per_epoch=self.steps_per_epoch,
             num_classes=self.task.num_classes,
             is_text=self.is_text,
-            val_loss=self.val_loss,
             val_gradients=self.val_gradients,
             train_loss=self.train_loss,
             replayed=self.replayed,

@@ -9,6 +9,7 @@ Data is made small once and kept in `<data folder>/universal`, up to 20,000 exam
 needs no other.
 """
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from mlrsnet.lab import tasks
 from mlrsnet.lab.distributions import factory
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.tasks.images import ImageTask, mean_and_std
+from mlrsnet.storage import write_atomically
 
 FOLDER = "universal"
 EXAMPLES = 20_000
@@ -152,16 +154,25 @@ def load(source: Source, root: Path | None = None) -> Data:
     """A small set, from the folder where it is kept or made from the lab's task."""
     path = tasks.data_root(root) / FOLDER / f"{source.name}.npz"
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, **_make(source, root))
-    with np.load(path) as kept:
-        inputs, targets = torch.from_numpy(kept["inputs"]), torch.from_numpy(kept["targets"]).long()
-        classes, mirrored = int(kept["classes"]), bool(kept["mirrored"])
+        file = io.BytesIO()
+        np.savez_compressed(file, **_make(source, root))
+        write_atomically(path, file.getvalue())
+    kept = _read(path)
+    inputs, targets = torch.from_numpy(kept["inputs"]), torch.from_numpy(kept["targets"]).long()
+    classes, mirrored = int(kept["classes"]), bool(kept["mirrored"])
     if source.side is None:
         return Data(inputs.long(), targets, classes, source.name)
     mean, std = (torch.tensor(values) for values in mean_and_std(inputs))
     pictures = ((inputs.float() - mean) / std).permute(0, 3, 1, 2).contiguous()
     return Data(pictures, targets, classes, source.name, mirrored)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file, np.load(file) as kept:  # opened here, because numpy leaves a damaged file open
+            return {name: kept[name] for name in ("inputs", "targets", "classes", "mirrored")}
+    except Exception as error:  # bytes that are no .npz can fail in any way
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}): delete it, and it is made anew") from None
 
 
 def _make(source: Source, root: Path | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from mlrsnet.lab.deciders.rtho import RTHO
 from mlrsnet.lab.deciders.table import ByTable
 from mlrsnet.lab.deciders.val_strategy import ValStrategy
 
-__all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "register"]
+__all__ = ["METHODS", "SCHEDULES", "Decider", "Setting", "build", "check", "defaults", "register", "uses_lr"]
 
 METHODS: dict[str, Callable[..., Decider]] = {
     "val-strategy": ValStrategy,
@@ -43,6 +43,18 @@ def register(name: str, method: Callable[..., Decider]) -> None:
 def build(name: str, setting: Setting, options: Mapping[str, Any]) -> Decider:
     """The decider of that name in a training."""
     return SCHEDULES[name](setting, **options)
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Options of a schedule and what they are unless given; none of one that is not known here."""
+    if name in HAND_DESIGNED:
+        return {**named.defaults(HAND_DESIGNED[name]), "warmup": 0.0}
+    return named.defaults(METHODS[name]) if name in METHODS else {}
+
+
+def uses_lr(name: str) -> bool:
+    """Whether a run's `lr` has an effect under that schedule."""
+    return bool(getattr(METHODS.get(name), "uses_lr", True))
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:

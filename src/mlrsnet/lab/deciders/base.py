@@ -16,12 +16,12 @@ from mlrsnet.groups import set_lr
 class Setting:
     """The training that a decider works in.
 
-    `val_loss()` is the loss of the next held-out batch, with a gradient; `val_gradients()` that loss and its gradients, in
-    the order of the model's parameters, with the model left as it was. `train_loss()` is the loss of the step's training
-    batch, with a gradient: for a decider whose `own_gradients` says so, once a step. `clip_norm` is then its own matter too,
-    and `replayed(name, call, tensors)` what `call` makes of that batch, the model and these tensors, on a GPU from a CUDA
-    graph: under one name the same call in every step, which reads nothing back. What it and `val_gradients()` return is
-    overwritten when they are called next: clone what is kept. `folder` is the run's, where it has one.
+    `val_gradients()` is the loss of the next held-out batch and its gradients, in the order of the model's parameters, with
+    the model left as it was. `train_loss()` is the loss of the step's training batch, with a gradient: for a decider whose
+    `own_gradients` says so, once a step. `clip_norm` is then its own matter too, and `replayed(name, call, tensors)` what
+    `call` makes of that batch, the model and these tensors, on a GPU from a CUDA graph: under one name the same call in every
+    step, which reads nothing back. What it and `val_gradients()` return is overwritten when they are called next: clone what
+    is kept. `folder` is the run's, where it has one.
     """
 
     model: nn.Module
@@ -31,7 +31,6 @@ class Setting:
     steps_per_epoch: int
     num_classes: int
     is_text: bool
-    val_loss: Callable[[], Tensor]
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
     replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]
@@ -47,12 +46,14 @@ class Decider:
     a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
     is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
     an evaluation after every epoch. With `own_gradients = True` no gradients are in place, as the method needs more than
-    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only.
+    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only. `uses_lr = False`:
+    it finds its own range, whatever the spec's LR.
     """
 
     capturable = True
     own_gradients = False
     reads_val_loss = False
+    uses_lr = True
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.optimizer = setting, setting.optimizer

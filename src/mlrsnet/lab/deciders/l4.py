@@ -10,6 +10,8 @@ from mlrsnet.lab.deciders.base import OwnOptimizer, Setting
 class L4(OwnOptimizer):
     """`baselines.L4` in the loop: plain gradients for sgd, L4Mom for sgdm, L4Adam for adam; the spec's LR is not used."""
 
+    uses_lr = False
+
     def __init__(self, setting: Setting, *, fraction: float = 0.15) -> None:
         super().__init__(setting, (SGD, Adam))
         self.refuse_nesterov()

@@ -11,6 +11,12 @@ from mlrsnet.lab.deciders.base import Decider, Setting
 from mlrsnet.scheduler import LearnedLR
 
 
+def find(schedule: str, folder: Path | None) -> str | Path:
+    """The file of that path beside the run's folder, where there is one; else what was given."""
+    beside = Path(os.path.normpath((folder or Path()) / schedule))  # the folder may not be there yet
+    return beside if beside.is_file() else schedule
+
+
 class Learned(Decider):
     """`LearnedLR` in the loop, as a user would have it.
 
@@ -18,12 +24,13 @@ class Learned(Decider):
     networks, evenly chosen; all of them if None.
     """
 
+    uses_lr = False
+
     def __init__(
         self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
     ) -> None:
         super().__init__(setting)
-        beside = Path(os.path.normpath((setting.folder or Path()) / schedule))  # the folder may not be there yet
-        chosen = pretrained.load(beside if beside.is_file() else schedule)
+        chosen = pretrained.load(find(schedule, setting.folder))
         if phases is not None:
             chosen = chosen.choose(phases)
         if setting.is_text and chosen.card.gamma.needs_classes:

@@ -20,6 +20,8 @@ NETS = ("lstm", "mlp")
 class MLRSNet(Decider):
     """`MetaTrainer` in the loop; `every` is T_val, `hidden` and `layers` are the network's size."""
 
+    uses_lr = False
+
     def __init__(
         self,
         setting: Setting,

@@ -23,7 +23,7 @@ from mlrsnet.lab.recipes import (
     universal,
     width,
 )
-from mlrsnet.lab.recipes.base import RECIPE, SCALES, STUDY, Cell, Choice, Recipe, Study
+from mlrsnet.lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
@@ -31,4 +31,4 @@ OURS = (sensitivity, horizon, universal)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
 
-__all__ = ["RECIPE", "RECIPES", "SCALES", "STUDIES", "STUDY", "Cell", "Choice", "Recipe", "Study"]
+__all__ = ["RECIPES", "SCALES", "STUDIES", "Cell", "Choice", "Recipe", "Study"]

@@ -14,9 +14,7 @@ SGDR_NOTE = (
     "ends, as in the paper."
 )
 SCALES = ("smoke", "short", "paper")
-"""smoke: a CPU, embedded data, seconds. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
-
-RECIPE, STUDY = "recipe.json", "study.json"
+"""smoke: a CPU, embedded data, minutes. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,7 @@ class Recipe:
     paper_setting: by scale, how the paper's numbers were obtained where ours were not.
     averages: by scale, tables over several columns.
     stand_in: the smoke scale keeps the names of the paper's columns, though small data and networks stand in for them.
+    for_cpu: the scales that need no GPU.
     """
 
     name: str
@@ -88,6 +87,7 @@ class Recipe:
     seeds: tuple[int, ...] = (0, 1, 2)
     averages: Callable[[str], Sequence[Average]] = no_averages
     stand_in: bool = False
+    for_cpu: tuple[str, ...] = ("smoke",)
 
     def cells(self, scale: str) -> list[Cell]:
         """Its numbers; a column that is not what its name says says so."""

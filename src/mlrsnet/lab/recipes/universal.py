@@ -118,6 +118,7 @@ RECIPE = Recipe(
     "One schedule with nothing to tune ends at most as high in error as the best-tuned of its rivals on 8 of 10 tasks, and never "
     "more than 5 % above it.",
     cells,
+    for_cpu=("smoke", "short"),
     notes={
         "all": (
             "Not in the paper. Every row of a task trains on the same data from the same weights in the same order.",

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlrsnet.lab import records
+from mlrsnet.lab.records import RECIPE, STUDY
 from mlrsnet.lab.report.numbers import Stat, number
 from mlrsnet.lab.report.runs import Run, read, table
 
 T = TypeVar("T")
-RECIPE, STUDY = "recipe.json", "study.json"
 PAPER_SCALE = "paper"
 
 

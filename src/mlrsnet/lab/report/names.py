@@ -4,10 +4,17 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mlrsnet.lab import deciders
+from mlrsnet.lab import options as named
+from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.report.runs import Run
 
-FIRST = ("schedule", "optimizer", "lr")
+WHICH = ("schedule", "schedule_options.schedule")
+FIRST = (*WHICH, "optimizer", "lr")
 """Named first, and all of them where nothing differs."""
+
+NOT_EVERYONES = ("lr", "schedule_options.", "optimizer_options.")
+"""Settings that a schedule or an optimizer may not have: no words are lost on that."""
 
 
 def by(key: Callable[[Run], Any], runs: Iterable[Run]) -> list[list[Run]]:
@@ -19,8 +26,8 @@ def by(key: Callable[[Run], Any], runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def same_spec(run: Run) -> str:
-    """A key that runs share when only their seeds differ."""
-    return json.dumps(settings(run.spec), sort_keys=True)
+    """A key that runs share when only their seeds differ, or a default that one of them says and the other does not."""
+    return json.dumps(defaults(run.spec) | settings(run.spec), sort_keys=True)
 
 
 def same_method(run: Run) -> str:
@@ -30,18 +37,33 @@ def same_method(run: Run) -> str:
 
 
 def settings(spec: dict[str, Any]) -> dict[str, str]:
-    """Every setting but the seed as text, options as "schedule_options.period".
+    """Every setting but the seed and an LR without effect as text, options as "schedule_options.period".
 
     >>> settings({"lr": 0.1, "seed": 3, "schedule_options": {"period": 10}})
     {'lr': '0.1', 'schedule_options.period': '10'}
     """
+    unused = () if deciders.uses_lr(str(spec.get("schedule"))) else ("lr",)
     flat = {}
     for key, value in spec.items():
         if isinstance(value, dict):
             flat.update({f"{key}.{option}": plain(setting) for option, setting in value.items()})
-        elif key != "seed":
+        elif key not in ("seed", *unused):
             flat[key] = plain(value)
     return flat
+
+
+def defaults(spec: dict[str, Any]) -> dict[str, str]:
+    """Options of this schedule and this optimizer as they are unless given; those that only a training finds out are left out.
+
+    >>> defaults({"schedule": "learned", "optimizer": "sgdm"})["schedule_options.schedule"]
+    'universal'
+    """
+    optimizer = str(spec.get("optimizer"))
+    own = {
+        "schedule_options": deciders.defaults(str(spec.get("schedule"))),
+        "optimizer_options": named.defaults(OPTIMIZERS[optimizer]) if optimizer in OPTIMIZERS else {},
+    }
+    return {f"{field}.{key}": plain(value) for field in own for key, value in own[field].items() if value is not None}
 
 
 def plain(value: Any) -> str:
@@ -66,13 +88,16 @@ def shared(runs: list[Run], key: str) -> str:
 
 
 def name(spec: dict[str, Any], keys: Iterable[str]) -> str:
-    """These settings in words.
+    """These settings in words; what is no setting of this schedule or optimizer is left out.
 
     >>> name({"schedule": "cosine", "optimizer": "sgd", "lr": 0.1, "clip_norm": None}, [*FIRST, "clip_norm"])
     'cosine, sgd, lr 0.1, no clip_norm'
+    >>> name({"schedule": "learned", "optimizer": "sgd", "lr": 0.1}, [*FIRST, "schedule_options.hyper_lr"])
+    'learned, schedule universal, sgd'
     """
-    flat = settings(spec)
-    return ", ".join(_word(key, flat.get(key)) for key in keys)
+    flat = defaults(spec) | settings(spec)
+    own = [key for key in keys if key in flat or not key.startswith(NOT_EVERYONES)]
+    return ", ".join(_word(key, flat.get(key)) for key in own)
 
 
 def _word(key: str, value: str | None) -> str:
@@ -84,5 +109,5 @@ def _word(key: str, value: str | None) -> str:
 def names(groups: list[list[Run]]) -> list[str]:
     """One name a group: its schedule, and what else tells it from the others."""
     specs = [group[0].spec for group in groups]
-    keys = dict.fromkeys(("schedule", *different(specs))) if len(groups) > 1 else dict.fromkeys(FIRST)
+    keys = dict.fromkeys((*WHICH, *different(specs))) if len(groups) > 1 else dict.fromkeys(FIRST)
     return [name(spec, keys) for spec in specs]

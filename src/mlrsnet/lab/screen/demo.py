@@ -39,6 +39,13 @@ from mlrsnet.schedule import Schedule
 
 def show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, device: str) -> None:
     """Learn, transfer, compare; keep the record up to date in `out`; end with a table and a picture."""
+    try:
+        _show_demo(generations, epochs, seeds, given, out, device)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command begins anew; fewer --generations or --seeds take less time") from None
+
+
+def _show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, device: str) -> None:
     resolve(device)  # a word that means no device is told before the work
     out.mkdir(parents=True, exist_ok=True)
     record, picture, console = out / "demo.json", out / "demo.png", Console()

@@ -14,6 +14,7 @@ from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.board import HorizonBoard
 from mlrsnet.lab.horizon import RECIPES, RECORD, HorizonSpec, before_this_process, learn
 from mlrsnet.lab.screen.progress import bars
+from mlrsnet.lab.screen.train import learning_folder
 from mlrsnet.show import describe
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -72,9 +73,7 @@ def show_horizon(
         if recipe is None
         else replace(RECIPES[_check.one_of("recipe", recipe, RECIPES)], **fields)
     )
-    if out.is_dir():
-        raise ValueError(f"--out must be a file, got the folder {out}: add a name such as learned.safetensors")
-    folder = out.with_name(out.name + ".run")
+    folder = learning_folder(out)
     board = HorizonBoard(out.with_name(out.name + ".tensorboard")) if tensorboard else None
     try:
         with bars(Console()) as progress:

@@ -11,7 +11,7 @@ from rich.console import Console
 from mlrsnet import _check
 from mlrsnet.card import versions
 from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, STUDY
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.studies import grids
 from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce, study
@@ -25,8 +25,8 @@ from mlrsnet.storage import write_atomically
 def show_recipes() -> None:
     """A recipe a line, with what each scale would run."""
     for recipe in RECIPES.values():
-        counts = [f"{scale} {len(choose(recipe, scale, recipe.seeds, ()))}" for scale in SCALES]
-        print(f"{recipe.name:12} {recipe.title} (runs: {', '.join(counts)})")
+        counts = [f"{scale} {choose(recipe, scale, recipe.seeds, ())[0].total}" for scale in SCALES]
+        print(f"{recipe.name:12} {recipe.title} (trainings: {', '.join(counts)})")
     for one in STUDIES.values():
         print(f"{one.name:12} {one.title} (computed, not trained)")
 
@@ -53,6 +53,10 @@ def show_reproduce(
         _check.one_of("recipe", name, (*RECIPES, *STUDIES))
     if whole and seeds is None and scale == "smoke":
         seeds = (0,)
+
+    def tell(outlook: str) -> None:
+        console.print(outlook, markup=False, highlight=False)
+
     try:
         with bars(console) as progress:
             for one in (*RECIPES, *STUDIES) if whole else [name]:
@@ -67,7 +71,7 @@ def show_reproduce(
 
                 try:
                     found += reproduce(
-                        one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch
+                        one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch, tell=tell
                     )
                 except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
                     if not whole:
@@ -78,7 +82,7 @@ def show_reproduce(
             f"the same command goes on where it was stopped, `mlrsnet report {out}` shows what is there"
         ) from None
     failed = [f"{record.folder}: {record.data.get('error')}" for record in found if record.status == records.FAILED]
-    if out.is_dir() and any(path for kind in (records.RECORD, STUDY) for path in out.rglob(kind)):
+    if out.is_dir() and any(path for kind in (records.RECORD, records.STUDY) for path in out.rglob(kind)):
         _print_tables(console, out, scale)
     if whole:
         _keep_time(out, scale, time.perf_counter() - start, len(found))

@@ -10,7 +10,7 @@ from typing import Any
 from mlrsnet.lab.tasks import arrays, corrupted, digits, folder, sets, text
 from mlrsnet.lab.tasks.folder import FolderTask
 from mlrsnet.lab.tasks.images import ImageTask, Pictures
-from mlrsnet.lab.tasks.options import NoOptions, OwnOptions, PictureOptions, build
+from mlrsnet.lab.tasks.options import FolderOptions, NoOptions, OwnOptions, PictureOptions, build
 from mlrsnet.lab.tasks.text import TextTask
 
 __all__ = [
@@ -73,7 +73,7 @@ def _known() -> dict[str, Entry]:
 
 KNOWN: dict[str, Entry] = _known()
 OWN_FILE = Entry("a user's own pictures in an .npz file", arrays.load, OwnOptions)
-OWN_FOLDER = Entry("a user's own pictures in a folder", folder.load)
+OWN_FOLDER = Entry("a user's own pictures in a folder", folder.load, FolderOptions)
 
 
 def load(name: str | os.PathLike[str], *, root: Path | None = None, **options: Any) -> Task:

@@ -13,6 +13,9 @@ NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("x_val", "y_val")
 MOST_CHANNELS = 4
 BYTES, UNIT_FLOATS = "0 to 255", "0 to 1"
+RULE = "pictures N x H x W x C, uint8 or numbers from 0 to 255, or floats from 0 to 1; labels from 0"
+"""What an .npz must hold, in words."""
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlrsnet.lab.tasks.arrays import NEEDED, Arrays
+from mlrsnet.lab.tasks.arrays import NEEDED, RULE, Arrays
 from mlrsnet.lab.tasks.extras import need
 from mlrsnet.storage import write_atomically
 
@@ -25,7 +25,7 @@ def find(name: str, root: Path) -> Path:
     path = root / f"{name}.npz"
     if path.is_file():
         return path
-    looked = f"{name} was not found: put {path} there, with {', '.join(NEEDED)} (uint8 N x H x W x C, labels from 0)"
+    looked = f"{name} was not found: put {path} there, with {', '.join(NEEDED)} ({RULE})"
     if name not in IN_TORCHVISION:
         raise FileNotFoundError(f"{looked}; it has to be downloaded by hand, torchvision does not have it")
     try:

@@ -19,7 +19,8 @@ class PictureOptions:
     """Of every set of pictures.
 
     Args:
-        val_size: pictures held out of the training ones; None: 1,000, or those that the data itself sets apart.
+        val_size: pictures held out of the training ones; None: 1,000 (of a user's own at most a tenth), or those that the
+            data itself sets apart.
         fraction: of the training pictures, before any are held out; a smaller fraction lies inside a larger one.
         leaky: train on the validation pictures too, as the authors' code does.
         augment: random crops and flips, of the kind that suits the set.
@@ -45,9 +46,22 @@ class PictureOptions:
         if self.classes is not None:
             object.__setattr__(self, "classes", _numbers(self.classes))
 
+    def held_out(self, count: int) -> int:
+        """How many pictures are held out of so many, all fractions alike."""
+        return self.val_size or DEFAULT_VAL_SIZE
+
 
 @dataclass(frozen=True)
-class OwnOptions(PictureOptions):
+class FolderOptions(PictureOptions):
+    """Of a user's own folder, which may be small."""
+
+    def held_out(self, count: int) -> int:
+        """A tenth at most, unless asked for."""
+        return self.val_size or min(DEFAULT_VAL_SIZE, max(1, count // 10))
+
+
+@dataclass(frozen=True)
+class OwnOptions(FolderOptions):
     """Of a user's own .npz, about which only the user knows how its pictures may be changed."""
 
     pad: int = 0

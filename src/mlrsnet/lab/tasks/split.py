@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mlrsnet.lab.tasks.options import DEFAULT_VAL_SIZE, PictureOptions
+from mlrsnet.lab.tasks.options import PictureOptions
 
 SPLIT_SEED = 0
 LEAKY = "leaky: the validation pictures are trained on too, as in the authors' code"
@@ -41,11 +41,11 @@ def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chose
     """Choose by the options; `held_out=False` where the data brings its own validation pictures."""
     count = max(1, round(options.fraction * len(labels)))
     chosen = order(labels)[:count]
-    size = (options.val_size or DEFAULT_VAL_SIZE) if held_out else 0
+    size = options.held_out(len(labels)) if held_out else 0
     if size >= count:
         raise ValueError(
             f"val_size must be less than {count:,}, the training pictures there are to hold out of, got {size:,}: "
-            "pass a smaller val_size or a larger fraction"
+            "pass a smaller val_size (`--option task.val_size=N`) or a larger fraction"
         )
     result = Chosen(chosen if options.leaky else chosen[size:], chosen[:size])
     _check_left(labels, result.train, f"fraction={options.fraction} and val_size={size}")

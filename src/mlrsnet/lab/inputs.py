@@ -1,0 +1,30 @@
+"""The files of one's own that a run reads: their digests, so that a run is not taken for one of other files."""
+
+import hashlib
+from pathlib import Path
+
+from mlrsnet import pretrained
+from mlrsnet.lab import tasks
+from mlrsnet.lab.deciders import learned
+from mlrsnet.lab.spec import RunSpec
+
+
+def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
+    """A schedule's, unless it is shipped, and an .npz, where they are there: "task" and "schedule" -> path."""
+    found = {}
+    if spec.task not in tasks.KNOWN:
+        found["task"] = Path(spec.task).expanduser()
+    if spec.schedule == "learned" and (schedule := spec.schedule_options.get("schedule")) is not None:
+        place = learned.find(schedule, folder)
+        found["schedule"] = place if isinstance(place, Path) else pretrained.available().get(place, Path(place))
+    return {name: path for name, path in found.items() if path.is_file() and path.parent != pretrained.SHIPPED}
+
+
+def digests(spec: RunSpec, folder: Path | None) -> dict[str, str]:
+    """SHA-256 of each."""
+    return {name: _digest(path) for name, path in files(spec, folder).items()}
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -327,6 +327,22 @@ def test_loose_runs_are_named_by_settings_of_their_own_only(tmp_path):
     }
 
 
+def test_trials_show_the_validation_result_that_made_the_choice(tmp_path):
+    leave_recipe(tmp_path, ["HD"])
+    column = f"CIFAR-10: hyper_lr of HD, {records.CHOSEN}"
+    for value, val, test in ((0.001, 85.0, 80.0), (0.0001, 84.0, 90.0)):
+        folder = leave_run(tmp_path / f"{value}", row=f"HD, hyper_lr {value:g}", column=column, last=test)
+        data = records.read(folder).data
+        data["result"]["val_metric"] = val
+        (folder / records.RECORD).write_text(json.dumps(data))
+    html, markdown = texts(tmp_path)
+    assert "| schedule | validation | test, last epoch | test, best epoch | seeds |" in markdown
+    assert line_of(markdown, "HD, hyper\\_lr 0.001")[1:5] == ["**85.00**", "80.00", "80.00", "1"]
+    assert line_of(markdown, "HD, hyper\\_lr 0.0001")[1:5] == ["84.00", "90.00", "90.00", "1"]
+    assert "<b>85.00</b>" in html
+    assert "<b>90.00</b>" not in html
+
+
 def test_lower_perplexity_wins(tmp_path):
     leave_run(tmp_path / "a", row="Fixed", last=120.5, metric=PERPLEXITY)
     leave_run(tmp_path / "b", row="SGDR", last=80.25, metric=PERPLEXITY)

@@ -34,6 +34,9 @@ RECORD, EPOCHS, TRACE, CHECKPOINT, SCHEDULE = (
 RECIPE, STUDY = "recipe.json", "study.json"
 """What `mlrsnet reproduce` leaves above its runs: what it set out to do, or has computed."""
 
+CHOSEN = "chosen by validation"
+"""How the name of a column ends whose runs are trials of a setting, with the first seed only."""
+
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"
 ENDED = (FINISHED, DIVERGED)
 ADDED_LATER = {"rays": 0}

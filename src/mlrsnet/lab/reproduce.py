@@ -44,7 +44,7 @@ class Job:
         choice, spec, cell = self.cell.choice, self.cell.spec, self.cell
         if choice is None or spec is None:
             return []
-        column = f"{cell.column}: {choice.option} of {cell.row}, chosen by validation"
+        column = f"{cell.column}: {choice.option} of {cell.row}, {records.CHOSEN}"
         short = replace(spec, epochs=min(spec.epochs, choice.epochs))
         trials = [
             Cell(f"{cell.row}, {choice.option} {value:g}", column, _with(short, {choice.option: value}))

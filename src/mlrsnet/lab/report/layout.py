@@ -26,11 +26,13 @@ def columns(table: Table) -> list[Column]:
     """What there is to show; columns that would be empty are left out, the first two never."""
     rows = table.rows
     paper = "paper" if table.comparable else f"paper ({table.paper_setting or 'at another scale'})"
-    last = [metric_stat(row.stat("last")) for row in rows]
+    best = frozenset(index for index, row in enumerate(rows) if row.wins)
+    deciding = [metric_stat(row.stat(table.deciding)) for row in rows]
     every = [
         Column("schedule", [row.name for row in rows], numeric=False),
-        Column("last epoch", last, bold=frozenset(index for index, row in enumerate(rows) if row.wins)),
-        Column("best epoch", [metric_stat(row.stat("best")) for row in rows]),
+        Column("validation" if table.trials else "last epoch", deciding, bold=best),
+        *([Column("test, last epoch", [metric_stat(row.stat("last")) for row in rows])] if table.trials else []),
+        Column("test, best epoch" if table.trials else "best epoch", [metric_stat(row.stat("best")) for row in rows]),
         Column(paper, [metric_stat(row.paper) for row in rows]),
         Column(f"{paper}, best epoch", [metric_stat(row.paper_best) for row in rows]),
         Column("difference", [difference_text(row.difference if table.comparable else None) for row in rows]),
@@ -53,7 +55,9 @@ def describe(table: Table) -> str:
     metric = table.metric
     better = "higher" if metric.higher_is_better else "lower"
     shared = f" All runs: {table.settings}." if table.settings else ""
-    return f"{metric.title.capitalize()}, {better} is better.{shared}"
+    title = metric.title.removeprefix("test ") if table.trials else metric.title
+    how = " The validation result has made the choice; test results stand beside it." if table.trials else ""
+    return f"{title.capitalize()}, {better} is better.{how}{shared}"
 
 
 def heading(section: Section | Study) -> str:

@@ -25,7 +25,7 @@ def span(table: Table) -> tuple[float, float] | None:
 
     The end of the worse side stops where it would leave no room to tell the better ones apart.
     """
-    ours = [value for row in table.rows if (value := row.stat("last"))]
+    ours = [value for row in table.rows if (value := row.stat(table.deciding))]
     if len(ours) < 2:
         return None
     papers = [row.paper.mean for row in table.rows if row.paper and row.counted and table.comparable]

@@ -156,7 +156,9 @@ def _line(
         cells.append(element("td", element("b", text) if index in column.bold else text, class_=_kind(column)))
     if ends:  # after the name and the number, which a phone shows without scrolling
         paper = row.paper if table.comparable else None
-        cells.insert(2, element("td", dots(row.stat("last"), paper, ends, look) if look and row.counted else ""))
+        cells.insert(
+            2, element("td", dots(row.stat(table.deciding), paper, ends, look) if look and row.counted else "")
+        )
     return element("tr", *cells, class_="" if row.counted else "empty")
 
 

@@ -91,6 +91,16 @@ class Table:
     paper_setting: str = ""
 
     @property
+    def trials(self) -> bool:
+        """Whether a setting was chosen among its rows, by their validation results."""
+        return self.title.endswith(records.CHOSEN)
+
+    @property
+    def deciding(self) -> str:
+        """The result that the rows are compared by."""
+        return "val_metric" if self.trials else "last"
+
+    @property
     def runs(self) -> list[Run]:
         """Of all rows."""
         return [run for row in self.rows for run in row.runs]
@@ -224,6 +234,7 @@ def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
     here = [row for row, place in recipe.cells if place == column]
     labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
     rows: list[Row] = []
+    is_trial = column.endswith(records.CHOSEN)
     for label in labels:
         cell = recipe.cells.get((label, column), Cell())
         mine = [run for run in runs if run.labels["row"] == label]
@@ -232,7 +243,7 @@ def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
         for group in groups:
             # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
-            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, recipe.num_seeds))
+            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, 1 if is_trial else recipe.num_seeds))
     return _with_winners(Table(column, rows, _metric(runs), recipe.comparable, recipe.paper_setting))
 
 
@@ -248,7 +259,7 @@ def _of_loose(runs: list[Run]) -> list[Table]:
 
 def _with_winners(one: Table) -> Table:
     """Mark the best mean, if there is another to be better than."""
-    means = {index: row.stat("last") for index, row in enumerate(one.rows) if not row.diverged}
+    means = {index: row.stat(one.deciding) for index, row in enumerate(one.rows) if not row.diverged}
     there = {index: value.mean for index, value in means.items() if value is not None}
     if len(there) < 2:
         return one

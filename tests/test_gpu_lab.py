@@ -144,6 +144,24 @@ def test_a_run_goes_on_from_the_middle_of_an_epoch(schedule, tmp_path):
     assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
 
 
+@pytest.mark.parametrize("epoch", [2, 3])
+@pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
+def test_a_run_stopped_on_the_last_step_of_an_epoch_leaves_no_epoch_out(schedule, epoch, tmp_path, monkeypatch):
+    spec, plain = spec_for(schedule), Training.step
+    whole = run(spec, device="cuda")
+
+    def step(self):
+        plain(self)
+        if self.step_count == epoch * self.steps_per_epoch:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            run(spec, tmp_path / "run", device="cuda")
+    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+
+
 def test_validation_batches_of_another_size_are_captured_after_a_resume_too(tmp_path):
     spec = replace(spec_for("mlr-snet"), batch_size=400, epochs=6, deterministic=False)  # 297 pictures to validate
     with pytest.raises(RuntimeError, match="stopped"):

@@ -19,7 +19,11 @@ PUBLIC = (
     "mlrsnet",
     "mlrsnet.horizon",
     "mlrsnet.baselines",
-    *(f"mlrsnet.integrations.{found.name}" for found in pkgutil.iter_modules(integrations.__path__)),
+    *(
+        f"mlrsnet.integrations.{found.name}"
+        for found in pkgutil.iter_modules(integrations.__path__)
+        if not found.name.startswith("_")
+    ),
     "mlrsnet.lab.theory",
 )
 """Modules whose `__all__` must be in the API reference, name by name."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
 from mlrsnet import _check, relative
-from mlrsnet.integrations.rehearsal import any_optimizer, check_arguments
+from mlrsnet.integrations._rehearsal import any_optimizer, check_arguments
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.pretrained import load

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from mlrsnet import _check, relative
 from mlrsnet.groups import owner
-from mlrsnet.integrations.rehearsal import check_arguments
+from mlrsnet.integrations._rehearsal import check_arguments
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 

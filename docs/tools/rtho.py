@@ -1,7 +1,6 @@
 """What RTHO does with the LR of ResNet-18 on CIFAR-10 at the paper's hyper-LRs and at smaller LRs."""
 
 import paper
-from beside import NOTHING
 
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
@@ -12,7 +11,7 @@ FOLDER = paper.RESULTS / "rtho"
 
 def trainings() -> list[Record]:
     """From the largest LR and hyper-LR on; float32 after the same in bf16."""
-    found = [records.read(file.parent) for file in FOLDER.glob("*/record.json")]
+    found = [records.read(path) for path in records.find(FOLDER)]
     return sorted(found, key=lambda run: (-run.spec["lr"], -hyper_lr(run), run.spec["precision"] == "fp32"))
 
 
@@ -28,9 +27,8 @@ def first_at_zero(run: Record) -> float | None:
 
 def table() -> list[str]:
     """A row a training."""
-    lines = [_line(run) for run in trainings()]
     heads = ["LR", "hyper-LR", "first step at an LR of 0", "steps at 0 (%)", "largest LR", "LR at the end", "test (%)"]
-    return [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *lines] if lines else NOTHING
+    return [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *map(_line, trainings())]
 
 
 def _line(run: Record) -> str:
@@ -43,6 +41,6 @@ def _line(run: Record) -> str:
         f"{100 * lrs.count(0.0) / len(lrs):.0f}",
         short_text(max(lrs)),
         short_text(lrs[-1]),
-        metric_text(run.result["last"]) if run.status == "finished" else run.status,
+        metric_text(run.result["last"]) if run.status == records.FINISHED else run.status,
     ]
     return f"| {' | '.join(cells)} |"

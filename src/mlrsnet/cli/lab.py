@@ -106,7 +106,7 @@ def _add_reproduce(make: argparse.ArgumentParser) -> None:
         "--scale",
         metavar="SCALE",
         default="smoke",
-        help="smoke (small data; table1 takes about two minutes on a CPU), short (a GPU, fewer epochs) or paper (a GPU, "
+        help="smoke (small data, minutes on a CPU), short (a GPU, fewer epochs) or paper (a GPU, "
         "the paper's own settings) (default: %(default)s)",
     )
     make.add_argument(

@@ -73,7 +73,7 @@ class Run:
 
 
 def horizon_learning(generations: int) -> HorizonSpec:
-    """Step 1, full horizon: a network that begins as a fixed LR, small enough to be learned in two minutes on two cores."""
+    """Step 1, full horizon: a network that begins as a fixed LR, small enough to be learned in minutes on a CPU."""
     return HorizonSpec(
         task="digits",
         task_options={"classes": LEARN_ON},

@@ -21,10 +21,11 @@ def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
 
 
 def digests(spec: RunSpec, folder: Path | None) -> dict[str, str]:
-    """SHA-256 of each."""
-    return {name: _digest(path) for name, path in files(spec, folder).items()}
+    """Of each."""
+    return {name: digest(path) for name, path in files(spec, folder).items()}
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

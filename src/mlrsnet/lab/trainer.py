@@ -363,8 +363,8 @@ def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
         raise ValueError(
             f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
         )
-    kept, now = earlier.data.get("digests", {}), inputs.digests(spec, folder)
-    changed = [str(path) for name, path in inputs.files(spec, folder).items() if kept.get(name, now[name]) != now[name]]
+    kept, read = earlier.data.get("digests", {}), inputs.files(spec, folder)
+    changed = [str(path) for name, path in read.items() if name in kept and inputs.digest(path) != kept[name]]
     if changed:
         raise ValueError(
             f"{folder} holds a run with another file (changed since: {', '.join(changed)}): use another folder (--out), or "

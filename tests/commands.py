@@ -3,11 +3,14 @@
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlrsnet import cli
 from mlrsnet.lab import records
 from mlrsnet.lab.training import Training
+
+QUICK = ("--model", "mlp", "--epochs", 2, "--device", "cpu")
 
 
 def run(capsys, *words):
@@ -27,6 +30,34 @@ def complaint(capsys, *words, code=2):
     assert ": error: " in err
     assert err.count("\n") == 1
     return err
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """For every test of a file that imports it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLRSNET_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MLRSNET_DATA", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A user's own .npz, with as many changes as a test wants."""
+
+    def write(**changes):
+        random = np.random.default_rng(0)
+        arrays = {
+            "x_train": random.random((96, 8, 8)).astype("float32"),
+            "y_train": np.arange(96) % 3,
+            "x_val": random.random((24, 8, 8)).astype("float32"),
+            "y_val": np.arange(24) % 3,
+            "x_test": random.random((24, 8, 8)).astype("float32"),
+            "y_test": np.arange(24) % 3,
+        }
+        kept = {name: array for name, array in {**arrays, **changes}.items() if array is not None}
+        np.savez(tmp_path / "mine.npz", **kept)
+
+    return write
 
 
 @pytest.fixture
@@ -67,6 +98,10 @@ def break_schedule(monkeypatch):
         monkeypatch.setattr(Training, "_setting", setting)
 
     return break_it
+
+
+def record(folder):
+    return records.read(Path(folder))
 
 
 def status(folder):

@@ -1,5 +1,6 @@
 """Hand-designed schedules: torch's own in lockstep, the paper's settings at every length, and bounds."""
 
+import inspect
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import SGD, lr_scheduler
 
-from mlrsnet.hand_designed import HAND_DESIGNED, factors
+from mlrsnet.hand_designed import HAND_DESIGNED, Time, factors
 
 LR = 0.3
 
@@ -163,11 +164,25 @@ def test_an_unknown_schedule_is_told_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), [("cosine", "end"), ("linear", "end"), ("one-cycle", "start"), ("exponential", "factor")]
+    ("name", "option"),
+    [
+        (name, option)
+        for name, schedule in HAND_DESIGNED.items()
+        for option in inspect.signature(schedule).parameters
+        if option in ("end", "start", "factor")
+    ],
 )
 def test_a_part_of_the_lr_that_is_no_number_is_named(name, option):
-    with pytest.raises(ValueError, match=f"{option} must be a finite number, got 'x': a part of the initial LR"):
+    told = f"{option} must be a finite number, got 'x': a part of the initial LR"
+    with pytest.raises(ValueError, match=told):
         factors(name, 10, 1, **{option: "x"})
+    with pytest.raises(ValueError, match=told):
+        HAND_DESIGNED[name](Time(0, 10, 1), **{option: "x"})
+
+
+def test_an_option_that_a_schedule_does_not_have_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'end'"):
+        factors("fixed", 10, 1, end="x")
 
 
 @pytest.mark.parametrize("growth", [0, 0.5, -1])

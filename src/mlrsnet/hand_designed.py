@@ -28,12 +28,12 @@ def multistep(time: Time, *, milestones: Sequence[float] = (0.3, 0.6, 0.9), fact
     """Times `factor` after each milestone; the paper divides by 10 every 60 of 200 epochs."""
     for milestone in milestones:
         _part("each of milestones", milestone)
-    return float(factor ** sum(time.t >= round(part * time.total) for part in milestones))
+    return float(_share("factor", factor) ** sum(time.t >= round(part * time.total) for part in milestones))
 
 
 def exponential(time: Time, *, factor: float = 0.95) -> float:
     """Times `factor` after every epoch."""
-    return float(factor ** (time.t // time.per_epoch))
+    return float(_share("factor", factor) ** (time.t // time.per_epoch))
 
 
 def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float = 1e-4) -> float:
@@ -42,25 +42,25 @@ def sgdr(time: Time, *, first_cycle: float = 0.05, growth: int = 2, end: float =
     cycle, t = max(1.0, _part("first_cycle", first_cycle) * time.total), float(time.t)
     while t >= cycle:
         t, cycle = t - cycle, cycle * growth
-    return end + (1 - end) * _half_cosine(t / cycle)
+    return _down_to(end, _half_cosine(t / cycle))
 
 
 def cosine(time: Time, *, end: float = 0.0) -> float:
     """One half cosine from 1 to `end`."""
-    return end + (1 - end) * _half_cosine(time.t / time.total)
+    return _down_to(end, _half_cosine(time.t / time.total))
 
 
 def linear(time: Time, *, end: float = 0.0) -> float:
     """A straight line from 1 to `end`."""
-    return end + (1 - end) * (1 - time.t / time.total)
+    return _down_to(end, 1 - time.t / time.total)
 
 
 def one_cycle(time: Time, *, rise: float = 0.3, start: float = 0.04, end: float = 4e-6) -> float:
     """Up by a half cosine for the part `rise` of training, then down; the LR only, momentum is left alone."""
-    top = _part("rise", rise) * time.total
+    top, start, end = _part("rise", rise) * time.total, _share("start", start), _share("end", end)
     if time.t < top:
         return 1 - (1 - start) * _half_cosine(time.t / top)
-    return end + (1 - end) * _half_cosine((time.t - top) / (time.total - top))
+    return _down_to(end, _half_cosine((time.t - top) / (time.total - top)))
 
 
 HAND_DESIGNED: dict[str, Callable[..., float]] = {
@@ -87,9 +87,6 @@ def factors(name: str, total: int, per_epoch: int, *, warmup: float = 0.0, **opt
     rise = round(warmup * total)
     up = [(t + 1) / rise for t in range(rise)]
     schedule = HAND_DESIGNED[_check.one_of("schedule", name, HAND_DESIGNED)]
-    for option, value in options.items():
-        if option in ("end", "start", "factor"):
-            _check.real(option, value, "a part of the initial LR, such as 0.1")
     found = up + [schedule(Time(t, total - rise, per_epoch), **options) for t in range(total - rise)]
     if not all(0 <= factor < math.inf for factor in found):
         raise ValueError(f"{name} must give LRs >= 0 at every step, got others with {options}: change its options")
@@ -101,6 +98,16 @@ def _part(name: str, value: object) -> float:
     if not 0 < part <= 1:
         raise ValueError(f"{name} must be in (0, 1], a part of the training and not epochs, got {value!r}")
     return part
+
+
+def _share(name: str, value: object) -> float:
+    return _check.real(name, value, "a part of the initial LR, such as 0.1")
+
+
+def _down_to(end: float, part: float) -> float:
+    """From 1 to `end` while `part` goes from 1 to 0."""
+    end = _share("end", end)
+    return end + (1 - end) * part
 
 
 def _half_cosine(part: float) -> float:

@@ -7,6 +7,9 @@ import torch
 
 T = TypeVar("T")
 
+WARM_UP = 3
+"""Steps taken eagerly before one is captured: what allocates or tunes at the first time has done so."""
+
 
 def captured(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of what `call` does, on the current stream, and the tensors that a replay leaves its results in.

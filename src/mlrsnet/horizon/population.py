@@ -18,7 +18,7 @@ from torch.nn.functional import log_softmax
 from torch.nn.modules.dropout import _DropoutNd
 
 from mlrsnet import _check
-from mlrsnet.capture import captured
+from mlrsnet.capture import WARM_UP, captured
 from mlrsnet.horizon.aside import Aside
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness
@@ -28,9 +28,6 @@ from mlrsnet.horizon.updates import Relative, Update, find
 
 CHUNK = 64
 """Steps whose batches go to the device together."""
-
-WARM_UP = 3
-"""Steps taken eagerly on a GPU before a step is captured."""
 
 ALIGNMENT = 32
 """Every parameter begins at a multiple of so many numbers in its row: matrix units want aligned addresses."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from mlrsnet.capture import captured
+from mlrsnet.capture import WARM_UP, captured
 from mlrsnet.lab import deciders, models, optimizers, tasks
 from mlrsnet.lab.averaging import averages, evaluation_weights
 from mlrsnet.lab.deciders import Setting
@@ -19,9 +19,6 @@ from mlrsnet.lab.spec import RunSpec
 
 T = TypeVar("T")
 HELD_OUT = "gradients of a held-out batch"
-
-WARM_UP = 3
-"""Steps taken eagerly on a GPU before the step is captured: what allocates or tunes at the first time has done so."""
 
 
 class Training:

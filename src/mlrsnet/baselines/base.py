@@ -76,8 +76,7 @@ class Baseline(Optimizer):
         if not self._has_warned:
             self._has_warned = True
             _check.warn(
-                f"{what} was not finite: {type(self).__name__} has left out this step and changed nothing; further ones go "
-                "unmentioned"
+                f"{what} was not finite: the optimizer has left out this step and changed nothing; further ones go unmentioned"
             )
 
 

@@ -1,6 +1,7 @@
 """RTHO: the LR goes down the slope of the validation loss through the whole training so far."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -25,14 +26,11 @@ class InTheLoop(baselines.RTHO):
 
     def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Any, Any]:
         sensitivities = [state["sensitivity"] for state in self.state.values() if "sensitivity" in state]
-        return self.setting.replayed("train", lambda: super(InTheLoop, self)._derivatives(closure), sensitivities)
+        return self.setting.replayed("train", partial(super()._derivatives, closure), sensitivities)
 
 
 def _not_called() -> Tensor:
     raise AssertionError("the loop gives the gradients of a held-out batch itself")
-
-
-InTheLoop.__name__ = baselines.RTHO.__name__  # what warnings call it
 
 
 class RTHO(OwnOptimizer):

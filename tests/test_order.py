@@ -62,6 +62,16 @@ def test_a_step_once_an_epoch_is_told_once(paper, task, kind):
     assert len(told) == 1
 
 
+def test_an_order_that_is_trusted_is_quiet_for_copies_too(paper, task):
+    _, lr = make(paper, task)
+    lr.trust_order()
+    for scheduler in (lr, copy.deepcopy(lr), pickle.loads(pickle.dumps(lr))):
+        for _ in range(2):
+            scheduler.optimizer.step()
+            scheduler.optimizer.step()
+            scheduler.step(1.0)
+
+
 @pytest.mark.parametrize("kind", [SGD, Adam, OwnSteps])
 def test_the_right_order_is_quiet(paper, task, kind):
     SGD(task.model.parameters())  # so that OwnSteps' parent has hooks as well

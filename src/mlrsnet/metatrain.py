@@ -280,9 +280,8 @@ class MetaTrainer:
 
     def _check_alone(self) -> None:
         """Say once that somebody else steps the optimizer too; before the first `step`, it is his own affair."""
-        steps = self.lr._optimizer_steps.take()
-        if steps > 1 and self.step_count and not self.lr._told_order:
-            self.lr._told_order = True
+        steps = self.lr._optimizer_steps.too_many(1 if self.step_count else math.inf)
+        if steps:
             _check.warn(
                 f"the optimizer took {steps} steps since the last MetaTrainer.step(loss), which takes one itself: leave "
                 "optimizer.step() out, or every batch moves the weights more than once"

@@ -16,6 +16,7 @@ class StepCounter:
 
     def __init__(self) -> None:
         self.steps = self._open = 0
+        self._told = False
 
     def watch(self, optimizer: Optimizer) -> None:
         """Begin to count; without hooks there is nothing to count."""
@@ -28,6 +29,18 @@ class StepCounter:
         """Steps since the last call."""
         steps, self.steps = self.steps, 0
         return steps
+
+    def too_many(self, usual: float) -> int:
+        """Steps since the last call, if they are more than usual: the first time only, else 0."""
+        steps = self.take()
+        if self._told or steps <= usual:
+            return 0
+        self._told = True
+        return steps
+
+    def trust(self) -> None:
+        """Call no number of steps too many from now on."""
+        self._told = True
 
     def _enter(self, optimizer: Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():  # a number that changes would compile the step again and again

@@ -71,7 +71,7 @@ class LearnedLR(LRScheduler):
     True
     """
 
-    _told_idle = _told_unmeasured = _told_order = _told_end = False
+    _told_idle = _told_unmeasured = _told_end = False
     _is_accelerate_prepared = True  # so Accelerate's `prepare` returns it as it is: its wrapper steps once per process
 
     def __init__(
@@ -153,6 +153,10 @@ class LearnedLR(LRScheduler):
     def forget(self) -> None:
         """Drop what was observed since the last `step`, for a batch whose gradients are thrown away."""
         self._pending = []
+
+    def trust_order(self) -> None:
+        """Warn no more of optimizer steps without a loss, for a framework that steps where a batch was left out too."""
+        self._optimizer_steps.trust()
 
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all; progress and phases follow the new horizon from the next step."""
@@ -262,17 +266,15 @@ class LearnedLR(LRScheduler):
 
     def _check_order(self, loss: float | Tensor) -> None:
         """Say once that the optimizer did not step once after every `step(loss)`; a graph's replays are not seen here."""
-        steps, usual = self._optimizer_steps.take(), 1 if self.last_epoch else 0
-        self._told_order |= isinstance(loss, Tensor) and _is_captured(loss)
-        if self._told_order or steps <= usual:
-            return
-        self._told_order = True
-        if not self.last_epoch:
+        if isinstance(loss, Tensor) and _is_captured(loss):
+            self.trust_order()
+        steps = self._optimizer_steps.too_many(1 if self.last_epoch else 0)
+        if steps and not self.last_epoch:
             _check.warn(
                 f"the optimizer took {steps} step(s) before the first LearnedLR.step(loss), at its own LR: call loss.backward(), "
                 "then step(loss), then optimizer.step(); other schedulers step last, this one sets the LR of the step that follows"
             )
-        else:
+        elif steps:
             _check.warn(
                 f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
                 "every optimizer.step(), not once an epoch"

@@ -70,7 +70,7 @@ class LossFeed(Callback):
         if self.lr.is_relative:
             scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
             relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
-        self.lr._told_order = True  # the order is this callback's, and the Trainer steps where a batch was left out too
+        self.lr.trust_order()  # it is this callback's, and the Trainer steps where a batch was left out too
         self._waiting = self._closed = False
         self._defer_monitors(trainer)
 

@@ -138,7 +138,7 @@ class HostEngine:
             self._begin(loss)
         return Moment(
             self.divisor,
-            features.progress(self.step_count, self.total_steps),
+            self.progress(),
             self.copy_memory(),
             self.rule.scale * self.optimizer_scale * self.gamma,
         )
@@ -217,7 +217,7 @@ class HostEngine:
             if self.phase >= 0 and rule.schedule.card.gamma.policy == "per-phase":
                 self._renew_gamma(loss)
             self.phase = phase
-        progress = features.progress(self.step_count, self.total_steps)
+        progress = self.progress()
         scaled = loss / self.divisor
         low, high = rule.schedule.card.warn_outside
         self.outside += not low <= scaled <= high

@@ -17,7 +17,7 @@ def swatch(style: Style) -> Html:
     line = element(
         "line", x1=0, y1=6, x2=26, y2=6, stroke=_ink(style), stroke_width=style.width * 1.3, stroke_dasharray=dashes
     )
-    return Html(_svg(26, 12, line, "swatch"))
+    return _svg(26, 12, line, "swatch")
 
 
 def span(table: Table) -> tuple[float, float] | None:

@@ -44,7 +44,7 @@ def _head(report: Report) -> Html:
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", **{"http_equiv": "Content-Security-Policy", "content": POLICY}),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{report.name}: runs of mlrsnet"),
         element("style", style),

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import count_text
 from mlrsnet.lab.screen.tables import describe_run, number, run_lines
 from mlrsnet.lab.screen.train import train_all
 from mlrsnet.lab.spec import RunSpec
@@ -51,7 +52,7 @@ def resume_runs(folder: Path, device: str, root: Path | None, tensorboard: bool)
         print(f"unreadable: {message}")
     todo = [record for record in found if not record.ended]
     if not todo:
-        print(f"nothing to do: {_count(len(found))} below {folder}, none unfinished")
+        print(f"nothing to do: {count_text(len(found), 'run')} below {folder}, none unfinished")
         return
     jobs = []
     for record in todo:
@@ -109,7 +110,3 @@ def _wrapped(line: str) -> str:
 
 def _pairs(values: Any) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else str(values)
-
-
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"

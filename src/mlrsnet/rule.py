@@ -10,7 +10,9 @@ from mlrsnet.schedule import Schedule
 
 @dataclass(frozen=True)
 class Rule:
-    """alpha_t = clip(scale * gamma * factor_t, min_lr, max_lr), the factor from the schedule.
+    """alpha_t = clip(scale * s_t * gamma * factor_t, min_lr, max_lr), the factor from the schedule.
+
+    s_t carries the range over to the optimizer: `gamma.optimizer_scale`, or |w_t| / |d_t| where the range is relative.
 
     A step, in every engine:
 

@@ -5,7 +5,7 @@ With antithetic pairs eps_i, -eps_i of N(0, I) and a fitness f to be made small:
     grad E[f(phi + sigma eps)]  ~  sum_i u_i eps_i / (n sigma),   u_i = f_i, or the centred ranks of the f_i
 
 A whole training is a function with cliffs (one LR too large and it diverges) and its loss depends on the task: ranks keep
-neither a cliff nor a hard task from outvoting the others.
+a cliff or a hard task from outvoting the others.
 """
 
 import torch

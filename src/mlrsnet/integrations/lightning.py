@@ -226,7 +226,7 @@ class LearnedLRCallback(_Resumable):
     """Sets the LR of every step with a learned schedule: `Trainer(callbacks=[LearnedLRCallback(...)])`.
 
     Args:
-        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training; `trainer.estimated_stepping_batches` if None.
         num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
         options: `initial_loss`, `scale`, `min_lr`, `max_lr`, `on_nonfinite` and `process_group` of `LearnedLR`.

@@ -41,7 +41,7 @@ class LearnedLRCallback(TrainerCallback):
     arguments.
 
     Args:
-        schedule: a name, the path of a `.safetensors` file, or a `Schedule`.
+        schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: the horizon; without it, the steps the Trainer is going to take.
         num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
         options: of `LearnedLR`: initial_loss, scale, min_lr, max_lr, on_nonfinite, process_group.

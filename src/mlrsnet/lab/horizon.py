@@ -51,7 +51,7 @@ class HorizonSpec:
         held_out: so many other small trainings only measure.
         held_out_options: of the task for these; the same if None.
         generations, tasks, members, sigma, meta_lr, average, fitness: see `HorizonTrainer`.
-        gamma: range of the LR, or of the part of the weights' length that a step moves them by, if `relative`.
+        gamma, relative: range of the LR, or, if relative, of the part of the weights' length that a step moves them by.
         start: part of the range that the network begins with; about half if None.
         network: `LSTMNet` or `TrendNet`.
         hidden: size of the schedule network.

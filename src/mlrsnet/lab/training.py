@@ -66,7 +66,7 @@ class Training:
         self.step_count += 1
 
     def evaluate(self, *parts: str) -> dict[str, Score]:
-        """The model on `val`, `test` or both."""
+        """The model on each of these parts: `train`, `val`, `test`."""
         with self._evaluation_weights():
             self.model.eval()
             with self._autocast():

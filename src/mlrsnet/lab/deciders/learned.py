@@ -20,8 +20,8 @@ def find(schedule: str, folder: Path | None) -> str | Path:
 class Learned(Decider):
     """`LearnedLR` in the loop, as a user would have it.
 
-    `schedule` is a name or the path of a .safetensors file, which may be relative to the run's folder; `phases`: so many of its
-    networks, evenly chosen; all of them if None.
+    `schedule` is a name, the path of a .safetensors file, which may be relative to the run's folder, or `hf://owner/name`;
+    `phases`: so many of its networks, evenly chosen; all of them if None.
     """
 
     uses_lr = False

@@ -46,7 +46,7 @@ class Data(Protocol):
         """Training batches in an order of their own, for statistics that are taken beside the training."""
 
     def evaluate(self, model: nn.Module, part: str) -> Score:
-        """A model in evaluation mode on all of `val` or `test`."""
+        """A model in evaluation mode on all of `val` or `test`; of `train`, some will do."""
 
 
 def require_batch(part: str, batches: int, batch_size: int, available: str) -> None:

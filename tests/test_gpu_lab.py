@@ -272,7 +272,8 @@ def test_a_derivative_that_begins_anew_stays_in_its_graph():
             training.step()
         kept = training.graphs.calls["train"][1]
         assert kept is not None
-        training.decider.optimizer._forget()
+        with pytest.warns(UserWarning, match="begun that derivative anew"):
+            training.decider.optimizer._forget()
         for _ in range(3):
             training.step()
         assert training.graphs.calls["train"][1] is kept

@@ -254,7 +254,10 @@ def test_what_is_said_about_the_width_of_minima_is_recorded():
     assert words.format(grows["multistep"], round(multistep.epochs[-1]["lr"], 6)) in told
     assert max(runs, key=lambda row: runs[row][0].result["last"]) == "multistep"
     at_0 = rays["mlr-snet"]["train"][0][0]
-    assert f"it grows by {grows['mlr-snet']:.1f}, but from a loss of {at_0:.1f}" in told
+    times = {row: 1 + grows[row] / one["train"][0][0] for row, one in rays.items()}
+    ours = times.pop("mlr-snet")
+    words = "it grows by {:.1f}, but from a loss of {:.1f}: {:.1f} times, where the others' grow {:.1f} to {:.1f} times"
+    assert words.format(grows["mlr-snet"], at_0, ours, min(times.values()), max(times.values())) in told
 
 
 def test_what_is_said_about_networks_that_cannot_begin_is_recorded():

@@ -215,6 +215,56 @@ def draw_transfers(out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
+NETWORKS = {"lstm": ("LSTM", "#D55E00"), "mlp": ("MLP", "#0072B2")}
+LEARNED_ON = {
+    "meta-training-cifar-10": "CIFAR-10, ResNet-18",
+    "meta-training-penn-treebank": "Penn Treebank, 2-layer LSTM",
+}
+
+
+def draw_networks(out: Path) -> None:
+    """LRs of Algorithm 1 with two kinds of schedule networks, and what comes out, under every seed."""
+    figure, panels = plt.subplots(1, 4, figsize=(12, 3.2), layout="constrained")
+    for (folder, task), (rates, outcomes) in zip(LEARNED_ON.items(), panels.reshape(2, 2), strict=True):
+        for row, (label, colour) in NETWORKS.items():
+            for run in paper.finished(RESULTS / "lstm_or_mlp_short" / folder / row):
+                rates.plot(*_lrs(run), color=colour, linewidth=1.2, label=label if run.spec["seed"] == 0 else None)
+                points = [(line["epoch"], line["test_metric"]) for line in run.epochs]
+                outcomes.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
+        rates.set(xlabel="epoch", yscale="log")
+        rates.set_title(f"{task}: LR", fontsize=9)
+        metric = run.data["metric"]["name"]
+        outcomes.set(xlabel="epoch", ylim=(70, 95) if metric == "accuracy" else (75, 200))
+        outcomes.set_title(f"test {metric}", fontsize=9)
+    panels[0].legend(frameon=False)
+    for axes in panels:
+        _plain(axes)
+    figure.savefig(out, dpi=150)
+
+
+WIDTHS = {"fixed": "#009E73", "multistep": "#E69F00", "sgdr": "#0072B2", "mlr-snet": "#000000"}
+
+
+def draw_width(out: Path) -> None:
+    """Training and test loss along random rays from where trainings ended: every ray, one colour a schedule."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    for row, colour in WIDTHS.items():
+        run = records.read(RESULTS / "width_short" / "cifar-100" / row / "seed0")
+        for axes, part in zip(panels, ("train", "test"), strict=True):
+            for number, ray in enumerate(run.data["rays"][part]):
+                label = run.data["labels"]["row"] if number == 0 else None
+                axes.plot(run.data["rays"]["distance"], ray, color=colour, linewidth=0.9, label=label)
+            axes.set(xlabel="distance from the solution", title=f"{part} loss", yscale="log")
+            _plain(axes)
+    for axes, ticks in zip(panels, ([0.1, 0.2, 0.5, 1, 2, 4], [1, 1.5, 2, 3, 4]), strict=True):
+        axes.minorticks_off()
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=4
+    )
+    figure.savefig(out, dpi=150)
+
+
 def _lrs(run: Record) -> tuple[list[float], list[float]]:
     """Epochs and LRs."""
     return [step / run.data["steps_per_epoch"] for step in run.trace["step"]], run.trace["lr"]
@@ -237,3 +287,5 @@ if __name__ == "__main__":
     draw_algorithm_1(PICTURES / "algorithm_1.png")
     draw_table1(PICTURES / "table1.png")
     draw_transfers(PICTURES / "transfers.png")
+    draw_networks(PICTURES / "lstm_or_mlp.png")
+    draw_width(PICTURES / "width.png")

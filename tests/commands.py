@@ -32,9 +32,9 @@ def complaint(capsys, *words, code=2):
     return err
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_folder(tmp_path, monkeypatch):
-    """For every test of a file that imports it."""
+    """A new folder to work in, with nothing of the user's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLRSNET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MLRSNET_DATA", str(tmp_path / "data"))

@@ -15,7 +15,8 @@ from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, TrendNet
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
-pytest.register_assert_rewrite("commands", "lightning_fits", "runs")  # their asserts say what they found
+pytest_plugins = ("commands", "engines", "methods", "runs")  # their fixtures
+pytest.register_assert_rewrite("lightning_fits")  # its asserts say what they found
 
 KNOWS_HORIZON = {"inputs": ("loss", "progress"), "loss_scale": "log_classes", "sharpness": 4.0, "anneal": "linear"}
 

@@ -6,14 +6,12 @@ import math
 
 import pytest
 import torch
-from methods import METHODS, START, Small, advance, backward, lr, make, parameter, quadratic, validation
+from methods import METHODS, START, Small, advance, backward, lr, parameter, quadratic, validation
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mlrsnet.baselines import HDSGD, L4, RTHO, HDAdam
 from mlrsnet.baselines.base import dot
-
-__all__ = ["make"]
 
 NEEDS_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 

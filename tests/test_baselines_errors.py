@@ -5,12 +5,10 @@ import math
 
 import pytest
 import torch
-from methods import METHODS, START, advance, lr, make, parameter, quadratic
+from methods import METHODS, START, advance, lr, parameter, quadratic
 from torch import nn
 
 from mlrsnet.baselines import HDSGD, L4, RTHO, HDAdam
-
-__all__ = ["make"]
 
 # What is not finite
 

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 import torch
-from commands import complaint, ctrl_c, everything_below, run, status
+from commands import complaint, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
 from mlrsnet import LSTMNet, Schedule, __version__, cli, doctor, load
@@ -18,13 +18,7 @@ from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
 from mlrsnet.lab.screen import demo as screen_demo
 
-__all__ = ["ctrl_c"]
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLRSNET_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import break_schedule, complaint, ctrl_c, everything_below, own_folder, record, run, status
+from commands import complaint, everything_below, record, run, status
 from rich.console import Console
 
 from mlrsnet.lab import records
@@ -16,7 +16,7 @@ from mlrsnet.lab.recipes.rows import named
 from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.spec import RunSpec
 
-__all__ = ["break_schedule", "ctrl_c", "own_folder"]
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 TABLE1 = ("reproduce", "table1", "--device", "cpu", "--out", "t")
 

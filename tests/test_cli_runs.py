@@ -5,28 +5,17 @@ import shlex
 from pathlib import Path
 
 import pytest
-from commands import (
-    QUICK,
-    break_schedule,
-    complaint,
-    ctrl_c,
-    everything_below,
-    own_folder,
-    pictures,
-    record,
-    run,
-    status,
-)
+from commands import QUICK, complaint, everything_below, record, run, status
 
 from mlrsnet.lab import records
 
-__all__ = ["break_schedule", "ctrl_c", "own_folder", "pictures"]
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 # runs
 
 
 @pytest.fixture
-def several(capsys, ctrl_c, break_schedule):
+def several(own_folder, capsys, ctrl_c, break_schedule):
     """One run each: finished, failed, interrupted, and one whose record is damaged."""
     run(capsys, "train", *QUICK, "--schedule", "linear", "--out", "all/a-finished")
     break_schedule("fixed")

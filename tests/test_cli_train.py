@@ -5,24 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import (
-    QUICK,
-    break_schedule,
-    complaint,
-    ctrl_c,
-    everything_below,
-    own_folder,
-    pictures,
-    record,
-    run,
-    status,
-)
+from commands import QUICK, complaint, everything_below, record, run, status
 
 from mlrsnet import LSTMNet, Schedule
 from mlrsnet.lab import records
 from mlrsnet.lab.spec import RunSpec
 
-__all__ = ["break_schedule", "ctrl_c", "own_folder", "pictures"]
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def test_train_does_what_its_options_say(capsys):

@@ -5,12 +5,12 @@ import re
 from dataclasses import fields
 
 import pytest
-from commands import QUICK, complaint, own_folder, run
+from commands import QUICK, complaint, run
 
 from mlrsnet import cli
 from mlrsnet.lab.spec import RunSpec
 
-__all__ = ["own_folder"]
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def shown(capsys, *words):

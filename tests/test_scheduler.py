@@ -6,14 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from engines import LOSSES, kind, lrs_for, sgd
+from engines import LOSSES, lrs_for, sgd
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LRScheduler
 
 from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule, ScheduleError
 from mlrsnet.nets import predict
-
-__all__ = ["kind"]
 
 PARAMETERS = [torch.nn.Parameter(torch.ones(2))]
 

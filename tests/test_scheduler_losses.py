@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import Task
-from engines import LOSSES, kind, lrs_for, sgd
+from engines import LOSSES, lrs_for, sgd
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import SGD
 
 from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule
-
-__all__ = ["kind"]
 
 
 def test_step_without_a_loss_changes_nothing(paper, kind):

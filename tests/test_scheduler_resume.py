@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import Task
-from engines import LOSSES, kind, lrs_for, sgd
+from engines import LOSSES, lrs_for, sgd
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
 from mlrsnet import LearnedLR
-
-__all__ = ["kind"]
 
 
 def test_observed_losses_survive_a_checkpoint(paper, kind):

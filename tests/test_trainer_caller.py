@@ -7,12 +7,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from runs import CPU, assert_same, of_text, texts, tiny
+from runs import CPU, assert_same, of_text, tiny
 
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import resolve, run
-
-__all__ = ["texts"]
 
 
 def test_the_callers_random_numbers_and_settings_are_left_alone(monkeypatch):

@@ -5,15 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from runs import CPU, PER_EPOCH, SMALL_CNN, Notes, no_training, of_text, texts, tiny
+from runs import CPU, PER_EPOCH, SMALL_CNN, Notes, no_training, of_text, tiny
 
 from mlrsnet.lab import records, trainer
 from mlrsnet.lab.feeds import Score
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import run, summarise
 from mlrsnet.lab.training import Training
-
-__all__ = ["texts"]
 
 
 def test_a_record_says_what_was_run_on_what_and_with_which_result(tmp_path):

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from runs import LRS, PER_EPOCH, SMALL_CNN, assert_same, of_text, schedule_file, stop_and_resume, texts, tiny
+from runs import LRS, PER_EPOCH, SMALL_CNN, assert_same, of_text, stop_and_resume, tiny
 
 from mlrsnet import Gamma, Schedule
 from mlrsnet.gamma import STATISTICS
@@ -13,8 +13,6 @@ from mlrsnet.lab.deciders import Decider
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import run
-
-__all__ = ["schedule_file", "texts"]
 
 ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
 

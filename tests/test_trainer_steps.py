@@ -5,15 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from runs import CPU, LRS, SMALL_CNN, Notes, assert_same, schedule_file, stop_and_resume, tiny
+from runs import CPU, LRS, SMALL_CNN, Notes, assert_same, stop_and_resume, tiny
 from torch import nn
 
 from mlrsnet.lab.feeds import Score
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.trainer import run
 from mlrsnet.lab.training import Training
-
-__all__ = ["schedule_file"]
 
 
 @pytest.mark.parametrize(

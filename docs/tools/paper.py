@@ -163,14 +163,10 @@ def sensitivity() -> list[str]:
     ]
     found = meta_trainings("sensitivity_short")
     for name in dict.fromkeys(run.name for run in sorted(found, key=lambda run: (run.travel, run.name))):
-        folder, those = (
-            place("sensitivity", "short") / "cifar-10" / slug(name),
-            [run for run in found if run.name == name],
-        )
-        val, last_lr = (
-            mean(record.result["val_metric"] for record in finished(folder)),
-            mean(run.last_lr for run in those),
-        )
+        folder = place("sensitivity", "short") / "cifar-10" / slug(name)
+        those = [run for run in found if run.name == name]
+        val = mean(record.result["val_metric"] for record in finished(folder))
+        last_lr = mean(run.last_lr for run in those)
         pace = f"{those[0].updates:,} | {those[0].travel:.3g}"
         lines.append(f"| {name} | {pace} | {last_lr:.2g} | {val:.1f} | {result(folder)} |")
     return lines

@@ -217,15 +217,17 @@ def draw_transfers(out: Path) -> None:
 
 NETWORKS = {"lstm": ("LSTM", "#D55E00"), "mlp": ("MLP", "#0072B2")}
 LEARNED_ON = {
-    "meta-training-cifar-10": "CIFAR-10, ResNet-18",
-    "meta-training-penn-treebank": "Penn Treebank, 2-layer LSTM",
+    "meta-training-cifar-10": ("CIFAR-10, ResNet-18", "test accuracy (%)", (70, 95)),
+    "meta-training-penn-treebank": ("Penn Treebank, 2-layer LSTM", "test perplexity", (75, 200)),
 }
+"""Task, metric, and what is shown of it."""
 
 
 def draw_networks(out: Path) -> None:
     """LRs of Algorithm 1 with two kinds of schedule networks, and what comes out, under every seed."""
     figure, panels = plt.subplots(1, 4, figsize=(12, 3.2), layout="constrained")
-    for (folder, task), (rates, outcomes) in zip(LEARNED_ON.items(), panels.reshape(2, 2), strict=True):
+    for (folder, words), (rates, outcomes) in zip(LEARNED_ON.items(), panels.reshape(2, 2), strict=True):
+        task, metric, limits = words
         for row, (label, colour) in NETWORKS.items():
             for run in paper.finished(RESULTS / "lstm_or_mlp_short" / folder / row):
                 rates.plot(*_lrs(run), color=colour, linewidth=1.2, label=label if run.spec["seed"] == 0 else None)
@@ -233,9 +235,8 @@ def draw_networks(out: Path) -> None:
                 outcomes.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
         rates.set(xlabel="epoch", yscale="log")
         rates.set_title(f"{task}: LR", fontsize=9)
-        metric = run.data["metric"]["name"]
-        outcomes.set(xlabel="epoch", ylim=(70, 95) if metric == "accuracy" else (75, 200))
-        outcomes.set_title(f"test {metric}", fontsize=9)
+        outcomes.set(xlabel="epoch", ylim=limits)
+        outcomes.set_title(metric, fontsize=9)
     panels[0].legend(frameon=False)
     for axes in panels:
         _plain(axes)

@@ -24,8 +24,8 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from mlrsnet import LearnedLR, LSTMNet, Schedule
+from mlrsnet._engine.device import DeviceEngine
 from mlrsnet.card import versions
-from mlrsnet.device import DeviceEngine
 from mlrsnet.lab.models.small_cnn import small_cnn
 
 STEPS = 1_000_000  # a horizon none of the loops below reaches

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from mlrsnet import Schedule, pretrained
+from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import versions
-from mlrsnet.hand_designed import factors
 from mlrsnet.horizon import Rivals, Task
 from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Table

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from mlrsnet import Gamma, LSTMNet, TrendNet
+from mlrsnet._features import Averages
 from mlrsnet.card import versions
-from mlrsnet.features import Averages
 from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler
 from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.trainer import default_net

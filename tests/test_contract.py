@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from conftest import OPTIMIZERS, SCHEDULES, Task
+from cases import OPTIMIZERS, SCHEDULES, Task
 
 from mlrsnet import LearnedLR
 

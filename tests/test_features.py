@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrsnet import features
+from mlrsnet import _features
 
 steps = st.integers(0, 10**6)
 horizons = st.integers(1, 10**6)
@@ -10,17 +10,17 @@ horizons = st.integers(1, 10**6)
 
 @given(steps, horizons)
 def test_progress_stays_below_one_and_tensors_agree(step, total):
-    value = features.progress(step, total)
+    value = _features.progress(step, total)
     assert 0 <= value < 1
-    on_device = features.progress(torch.tensor(step), torch.tensor(total))
+    on_device = _features.progress(torch.tensor(step), torch.tensor(total))
     torch.testing.assert_close(on_device.item(), value, rtol=1e-6, atol=1e-7)
 
 
 @given(steps, horizons, st.integers(1, 7))
 def test_phases_are_equal_parts_in_order_and_the_last_holds(step, total, phases):
-    index = features.phase_index(step, total, phases)
+    index = _features.phase_index(step, total, phases)
     assert 0 <= index < phases
-    assert features.phase_index(step + 1, total, phases) - index in range(phases)
+    assert _features.phase_index(step + 1, total, phases) - index in range(phases)
     if step < total:
         assert index * total <= phases * step < (index + 1) * total
     else:
@@ -28,15 +28,15 @@ def test_phases_are_equal_parts_in_order_and_the_last_holds(step, total, phases)
 
 
 def test_the_paper_switches_at_thirds():
-    switches = [t for t in range(1, 300) if features.phase_index(t, 300, 3) != features.phase_index(t - 1, 300, 3)]
+    switches = [t for t in range(1, 300) if _features.phase_index(t, 300, 3) != _features.phase_index(t - 1, 300, 3)]
     assert switches == [100, 200]
 
 
 def test_features_follow_the_order_of_their_names_and_cannot_overflow():
-    x = features.stack_features(("progress", "loss"), torch.tensor([1e30, -1e30, 2.0]), 0.5)
+    x = _features.stack_features(("progress", "loss"), torch.tensor([1e30, -1e30, 2.0]), 0.5)
     assert x.tolist() == [[0.5, 1e4], [0.5, -1e4], [0.5, 2.0]]
 
 
 def test_the_factor_is_never_exactly_zero():
-    assert features.anneal("none", torch.tensor(0.0), 0.0) > 0
-    assert features.anneal("linear", torch.tensor(1e-30), 0.5) > 0
+    assert _features.anneal("none", torch.tensor(0.0), 0.0) > 0
+    assert _features.anneal("linear", torch.tensor(1e-30), 0.5) > 0

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from conftest import OPTIMIZERS
+from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, batch_loss, make_data, make_model
 from reference_meta import Algorithm1, hypergradient
 from torch import nn
@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from mlrsnet import LSTMNet, MetaTrainer, MLPNet
-from mlrsnet.lookahead import LINEAR, OpenStep
+from mlrsnet._lookahead import LINEAR, OpenStep
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import OPTIMIZERS
+from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, make_model
 from torch import nn
 from torch.nn.functional import cross_entropy

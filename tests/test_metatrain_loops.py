@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from conftest import OPTIMIZERS
+from cases import OPTIMIZERS
 from meta_setting import Setting, batch_loss
 from torch import nn
 from torch.nn.functional import cross_entropy

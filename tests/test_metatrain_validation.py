@@ -6,14 +6,14 @@ import warnings
 
 import pytest
 import torch
-from conftest import OPTIMIZERS
+from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, batch_loss, make_data, make_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from mlrsnet import LSTMNet, MetaTrainer
-from mlrsnet.lookahead import no_trace
+from mlrsnet._lookahead import no_trace
 
 
 def test_the_validation_pass_leaves_no_trace():

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from conftest import Task
+from cases import Task
 from engines import LOSSES, lrs_for, sgd
 from hypothesis import given
 from hypothesis import strategies as st

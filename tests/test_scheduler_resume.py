@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from conftest import Task
+from cases import Task
 from engines import LOSSES, lrs_for, sgd
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
@@ -188,9 +189,9 @@ def test_a_run_can_move_between_float_and_tensor_lrs(horizon):
 
 
 RESUME = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from conftest import Task
+import os, sys, torch
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from cases import Task
 from mlrsnet import LearnedLR, Schedule
 task = Task()
 optimizer = torch.optim.SGD(task.model.parameters(), lr=0.1, momentum=0.9)
@@ -212,7 +213,7 @@ def test_a_new_process_goes_on_bit_for_bit(horizon, tmp_path):
     horizon.save(tmp_path / "s.safetensors")
     script = tmp_path / "resume.py"
     script.write_text(RESUME)
-    tests = str(__import__("pathlib").Path(__file__).parent)
+    tests = os.pathsep.join(sys.path)
 
     def run(begin, end):
         subprocess.run([sys.executable, script, tests, tmp_path, str(begin), str(end)], check=True, timeout=120)

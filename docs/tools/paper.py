@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from mlrsnet.hand_designed import HAND_DESIGNED
+from mlrsnet.baselines.hand_designed import HAND_DESIGNED
 from mlrsnet.lab import records
 from mlrsnet.lab.optimizers import EAGER
 from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe

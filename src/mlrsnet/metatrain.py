@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from mlrsnet import _check
+from mlrsnet._engine.contract import Moment
+from mlrsnet._engine.ranks import Group, share_from_first
+from mlrsnet._lookahead import OpenStep, check_linear
 from mlrsnet.card import Card
-from mlrsnet.distributed import Group, share_from_first
 from mlrsnet.gamma import Gamma
-from mlrsnet.lookahead import OpenStep, check_linear
 from mlrsnet.nets import LSTMNet, ScheduleNet, predict
-from mlrsnet.rule import Moment
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from mlrsnet import _check
-from mlrsnet.features import ANNEALS, INPUTS, LOSS_SCALES, Averages, anneal, phase_index, progress, stack_features
+from mlrsnet._features import ANNEALS, INPUTS, LOSS_SCALES, Averages, anneal, phase_index, progress, stack_features
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet import _check, hub, official, plotting, storage
-from mlrsnet.card import Card
+from mlrsnet import _check, _plotting
+from mlrsnet._files import hub, official, storage
+from mlrsnet._files.storage import ScheduleError
+from mlrsnet.card import Card, facts, result_lines
 from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
-from mlrsnet.storage import ScheduleError
 
 
 class Schedule:
@@ -206,7 +207,7 @@ class Schedule:
         Returns:
             The matplotlib axes.
         """
-        return plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+        return _plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def plot_map(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
         """Draw the LR over loss and progress, each loss held from the first step on: does the schedule read the loss?
@@ -219,11 +220,29 @@ class Schedule:
         Returns:
             The matplotlib axes.
         """
-        return plotting.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+        return _plotting.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def fingerprint(self) -> str:
         """A digest of everything that decides an LR: weights, networks and the rule for the range."""
         return storage.digest({"net": self.net.config(), "gamma": self.card.to_dict()["gamma"]}, self._tensors())
+
+    def describe(self) -> str:
+        """The card in words, one field per line. Empty fields are left out.
+
+        >>> from mlrsnet import LSTMNet, Schedule
+        >>> print(Schedule(LSTMNet()).describe().splitlines()[0])
+        name         unnamed
+        """
+        card, width = self.card, 12
+        fields = {
+            "name": card.name,
+            "description": card.description,
+            **facts(card, self.net.config(), self.num_phases),
+            "loss range": f"{card.loss_range[0]:g} to {card.loss_range[1]:g}" if card.loss_range else "",
+            "results": f"\n{'':{width + 1}}".join(result_lines(card.results)),
+            "digest": self.fingerprint()[:16],
+        }
+        return "\n".join(f"{name:{width}} {value}" for name, value in fields.items() if value)
 
     def __repr__(self) -> str:
         return (

@@ -15,16 +15,17 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from mlrsnet import _check, relative
-from mlrsnet.device import MOST_STEPS, DeviceEngine
-from mlrsnet.distributed import Group, average_over_ranks
+from mlrsnet import _check
+from mlrsnet._engine import relative
+from mlrsnet._engine.contract import Rule, Snapshot
+from mlrsnet._engine.device import MOST_STEPS, DeviceEngine
+from mlrsnet._engine.groups import initial_ratios, owner, remember_initial_lrs, set_lr
+from mlrsnet._engine.host import HostEngine
+from mlrsnet._engine.ranks import Group, average_over_ranks
+from mlrsnet._engine.replay import replay
+from mlrsnet._engine.step_count import StepCounter
 from mlrsnet.gamma import optimizer_scale
-from mlrsnet.groups import initial_ratios, owner, remember_initial_lrs, set_lr
-from mlrsnet.host import HostEngine
-from mlrsnet.order import StepCounter
 from mlrsnet.pretrained import load
-from mlrsnet.replay import replay
-from mlrsnet.rule import Rule, Snapshot
 from mlrsnet.schedule import Schedule
 
 STATE_VERSION = 1
@@ -319,7 +320,7 @@ class LearnedLR(LRScheduler):
 
     @property
     def is_relative(self) -> bool:
-        """Whether its steps are parts of the weights' length; see `mlrsnet.relative`."""
+        """Whether its steps are parts of the weights' length; see `mlrsnet._engine.relative`."""
         return self.schedule.card.gamma.policy == "relative"
 
     def _schedule_number(self) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet.groups import initial_ratios, remember_initial_lrs
+from mlrsnet._engine.groups import initial_ratios, remember_initial_lrs
 
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value; returns the value as it is kept, or raises naming both and what is allowed."""

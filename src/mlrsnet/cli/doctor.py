@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from mlrsnet import doctor
+from mlrsnet.cli import diagnosis
 from mlrsnet.cli.parser import Parser, add_command
 
 
@@ -20,14 +20,14 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _doctor(words: argparse.Namespace) -> None:
-    facts, checks = doctor.facts(), []
+    facts, checks = diagnosis.facts(), []
     if not words.json:
         for part, lines in facts.items():
             print(part)
             for name, value in lines.items():
                 print(f"  {name:14} {value}")
         print("self-test")
-    for check in doctor.self_test():
+    for check in diagnosis.self_test():
         checks.append(check)
         if not words.json:
             print(_line(check))
@@ -38,6 +38,6 @@ def _doctor(words: argparse.Namespace) -> None:
         raise RuntimeError(f"{failed} of {len(checks)} checks failed: report it with all of the above")
 
 
-def _line(check: doctor.Check) -> str:
+def _line(check: diagnosis.Check) -> str:
     line = f"  {'FAILED' if check.problem else 'ok':14} {check.name} ({check.seconds:.1f} s)"
     return f"{line}: {check.problem}" if check.problem else line

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 from mlrsnet import pretrained
+from mlrsnet._files.storage import ScheduleError
 from mlrsnet.cli.parser import Parser, add_command
 from mlrsnet.nets import LAYOUTS
 from mlrsnet.schedule import Schedule
-from mlrsnet.show import describe
-from mlrsnet.storage import ScheduleError
 
 
 def add(commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -77,7 +76,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 def _show(arguments: argparse.Namespace) -> None:
     schedule = pretrained.load(arguments.schedule)
-    print(describe(schedule))
+    print(schedule.describe())
     if arguments.plot:
         schedule.plot(arguments.plot)
         print(f"\ncurves: {arguments.plot}")

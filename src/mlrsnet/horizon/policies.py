@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mlrsnet.device import Carry, advance, begin, fused_members
-from mlrsnet.rule import Rule
+from mlrsnet._engine.contract import Rule
+from mlrsnet._engine.device import Carry, advance, begin, fused_members
 from mlrsnet.schedule import Schedule
 
 
@@ -16,7 +16,7 @@ class Policy(Protocol):
 
     @property
     def is_relative(self) -> bool:
-        """Whether its LRs are parts of the weights' length; see `mlrsnet.relative`."""
+        """Whether its LRs are parts of the weights' length; see `mlrsnet._engine.relative`."""
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """Trainings begin: their horizon, and the optimizer's scale and the number of classes of each member."""

@@ -18,7 +18,7 @@ from torch.nn.functional import log_softmax
 from torch.nn.modules.dropout import _DropoutNd
 
 from mlrsnet import _check
-from mlrsnet.capture import WARM_UP, captured
+from mlrsnet._engine.capture import WARM_UP, captured
 from mlrsnet.horizon.aside import Aside
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import Fitness

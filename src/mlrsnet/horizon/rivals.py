@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from mlrsnet.hand_designed import factors
+from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.policies import Networks, Table
 from mlrsnet.horizon.pool import Pool

@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mlrsnet import _check
+from mlrsnet.baselines.hand_designed import Time, cosine
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
-from mlrsnet.hand_designed import Time, cosine
 from mlrsnet.horizon import evolution
 from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.policies import Networks

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
+from mlrsnet._lookahead import MEASURING_LR
 from mlrsnet.gamma import optimizer_scale
-from mlrsnet.lookahead import MEASURING_LR
 
 State = dict[str, Tensor]
 
@@ -104,7 +104,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class Relative:
-    """lr |w| / |d| instead of lr, d being what the update would subtract at an LR of 1; see `mlrsnet.relative`."""
+    """lr |w| / |d| instead of lr, d being what the update would subtract at an LR of 1; see `mlrsnet._engine.relative`."""
 
     inner: Update
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet import relative
+from mlrsnet._engine import relative
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
-from mlrsnet import _check, relative
+from mlrsnet import _check
+from mlrsnet._engine import relative
 from mlrsnet.integrations._rehearsal import any_optimizer, check_arguments
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet import _check, relative
-from mlrsnet.groups import owner
+from mlrsnet import _check
+from mlrsnet._engine import relative
+from mlrsnet._engine.groups import owner
 from mlrsnet.integrations._rehearsal import check_arguments
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import records, trainer
 from mlrsnet.lab.horizon import HorizonSpec
@@ -28,7 +29,6 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import device_name, resolve
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
-from mlrsnet.storage import write_atomically
 
 LEARN_ON, TRANSFER_TO = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 LR_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from mlrsnet import __version__, _check
+from mlrsnet._features import ANNEALS
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
-from mlrsnet.features import ANNEALS
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import HorizonTrainer, Sampler
 from mlrsnet.horizon.fitness import FITNESS
@@ -29,7 +30,6 @@ from mlrsnet.lab.trainer import device_name, resolve
 from mlrsnet.lab.universal import distribution
 from mlrsnet.nets import LSTMNet, TrendNet
 from mlrsnet.schedule import Schedule
-from mlrsnet.storage import write_atomically
 
 RECORD = "horizon.json"
 UNIVERSAL = "universal"

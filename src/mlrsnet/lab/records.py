@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import mlrsnet
-from mlrsnet.storage import write_atomically
+from mlrsnet._files.storage import write_atomically
 
 FORMAT = 1
 RECORD, EPOCHS, TRACE, CHECKPOINT, SCHEDULE = (

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from mlrsnet import __version__, _check
+from mlrsnet._files.storage import ScheduleError, write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import records, tasks
 from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, Cell, Choice, Recipe
@@ -19,7 +20,6 @@ from mlrsnet.lab.records import RECIPE, STUDY, Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import device_name, resolve, run
 from mlrsnet.lab.watch import Watcher
-from mlrsnet.storage import ScheduleError, write_atomically
 
 ALL = "all"
 """Instead of a name: every recipe."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from mlrsnet import __version__
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import inputs, records
 from mlrsnet.lab.lock import held
@@ -26,7 +27,6 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.training import Training, reproducible
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.lab.width import along_rays
-from mlrsnet.storage import write_atomically
 
 TRACE_POINTS = 1000
 ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from mlrsnet.capture import WARM_UP, captured
+from mlrsnet._engine.capture import WARM_UP, captured
 from mlrsnet.lab import deciders, models, optimizers, tasks
 from mlrsnet.lab.averaging import averages, evaluation_weights
 from mlrsnet.lab.deciders import Setting

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
 from mlrsnet.horizon.seeds import generator
 from mlrsnet.horizon.tasks import pick
@@ -27,7 +28,6 @@ from mlrsnet.lab import tasks
 from mlrsnet.lab.distributions import factory
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.tasks.images import ImageTask, mean_and_std
-from mlrsnet.storage import write_atomically
 
 FOLDER = "universal"
 EXAMPLES = 20_000

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from mlrsnet import hub
+from mlrsnet._files import hub
+from mlrsnet._files.storage import ScheduleError
 from mlrsnet.schedule import Schedule
-from mlrsnet.storage import ScheduleError
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parent
@@ -30,7 +30,7 @@ def load(name: "str | os.PathLike[str] | Schedule") -> Schedule:
 
     >>> load("no-such-schedule")
     Traceback (most recent call last):
-    mlrsnet.storage.ScheduleError: there is no schedule named 'no-such-schedule'; ...
+    mlrsnet._files.storage.ScheduleError: there is no schedule named 'no-such-schedule'; ...
     """
     if isinstance(name, Schedule):
         return name

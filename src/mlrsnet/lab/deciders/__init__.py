@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet.hand_designed import HAND_DESIGNED, factors
+from mlrsnet.baselines.hand_designed import HAND_DESIGNED, factors
 from mlrsnet.lab import options as named
 from mlrsnet.lab.deciders.base import Decider, Setting
 from mlrsnet.lab.deciders.hd import HD

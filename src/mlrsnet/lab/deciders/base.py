@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from mlrsnet.groups import set_lr
+from mlrsnet._engine.groups import set_lr
 
 
 @dataclass(frozen=True)

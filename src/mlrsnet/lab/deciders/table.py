@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mlrsnet.groups import set_lr
-from mlrsnet.hand_designed import factors
+from mlrsnet._engine.groups import set_lr
+from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.lab.deciders.base import Decider, Setting
 
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.markdown import markdown
 from mlrsnet.lab.report.page import page
 from mlrsnet.lab.report.tables import Report, build
-from mlrsnet.storage import write_atomically
 
 HTML, MARKDOWN = "report.html", "report.md"
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mlrsnet._files.storage import ScheduleError
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import number
 from mlrsnet.nets import unroll
 from mlrsnet.schedule import Schedule
-from mlrsnet.storage import ScheduleError
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 """x, growing, and a finite y for each."""

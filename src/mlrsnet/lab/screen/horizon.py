@@ -15,7 +15,6 @@ from mlrsnet.lab.board import HorizonBoard
 from mlrsnet.lab.horizon import RECIPES, RECORD, HorizonSpec, before_this_process, learn
 from mlrsnet.lab.screen.progress import bars
 from mlrsnet.lab.screen.train import learning_folder
-from mlrsnet.show import describe
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -88,5 +87,5 @@ def show_horizon(
     record = out.with_name(out.name + ".json")
     shutil.copy(folder / RECORD, record)
     shutil.rmtree(folder)
-    print(describe(schedule))
+    print(schedule.describe())
     print(f"\nschedule: {out}\nrecord:   {record}")

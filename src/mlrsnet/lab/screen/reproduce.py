@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from mlrsnet import _check
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
@@ -19,7 +20,6 @@ from mlrsnet.lab.screen.progress import Bar, bars
 from mlrsnet.lab.screen.tables import plain, summary
 from mlrsnet.lab.screen.train import boards, raise_failed
 from mlrsnet.lab.watch import Watcher
-from mlrsnet.storage import write_atomically
 
 
 def show_recipes() -> None:

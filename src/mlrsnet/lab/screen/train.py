@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from mlrsnet import _check, hub, pretrained
+from mlrsnet import _check, pretrained
+from mlrsnet._files import hub
 from mlrsnet.lab import deciders, records, tasks
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.lock import RunInUseError
@@ -22,7 +23,6 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.trainer import run
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
-from mlrsnet.show import describe
 
 Option = tuple[str, str, Any]
 
@@ -110,7 +110,7 @@ def show_metatrain(fields: Mapping[str, Any], out: Path, device: str, root: Path
     schedule.save(out)
     shutil.rmtree(folder)
     lrs = record.trace["lr"]
-    print(describe(schedule))
+    print(schedule.describe())
     print(f"LR           {lrs[0]:.4g} at the start, {lrs[len(lrs) // 2]:.4g} halfway, {lrs[-1]:.4g} at the end")
     print(f"\nschedule: {out}")
 

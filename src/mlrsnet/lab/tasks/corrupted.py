@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.lab.tasks import arrays, corruptions, digits, download, sets, split
 from mlrsnet.lab.tasks.corruptions import CORRUPTIONS, SEVERITIES, Array
 from mlrsnet.lab.tasks.images import ImageTask, Pictures, Source, make
 from mlrsnet.lab.tasks.options import PictureOptions, yes_or_no
-from mlrsnet.storage import write_atomically
 
 VAL_PER_CLASS = 10
 SEED = 0

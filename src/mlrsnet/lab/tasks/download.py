@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mlrsnet._files.storage import write_atomically
 from mlrsnet.lab.tasks.arrays import NEEDED, RULE, Arrays
 from mlrsnet.lab.tasks.extras import need
-from mlrsnet.storage import write_atomically
 
 IN_TORCHVISION = {
     "cifar10": "CIFAR10",

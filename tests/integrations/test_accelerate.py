@@ -2,15 +2,15 @@
 
 import importlib
 import math
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.state import AcceleratorState, GradientState
-from conftest import KNOWS_HORIZON
+from cases import KNOWS_HORIZON
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -233,7 +233,7 @@ def test_without_accelerate_one_line_says_what_to_install(monkeypatch):
 
 WORKER = """
 import os, sys, warnings
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader
@@ -296,7 +296,7 @@ def two_processes(tmp_path_factory):
     schedule.save(folder / "s.safetensors")
     (folder / "worker.py").write_text(WORKER)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    here = str(Path(__file__).parent)
+    here = os.pathsep.join(sys.path)
     done = subprocess.run([*launch, folder / "worker.py", here, folder], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return schedule, [torch.load(folder / f"found{rank}.pt", weights_only=True) for rank in range(2)]

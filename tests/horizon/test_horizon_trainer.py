@@ -8,8 +8,8 @@ from torch import nn
 
 import mlrsnet
 from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
+from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import Card
-from mlrsnet.hand_designed import factors
 from mlrsnet.horizon import Data, Rivals
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.fitness import FITNESS

@@ -15,7 +15,7 @@ from mlrsnet.lab.recipes import table1, table3
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 ACCURACY, PERPLEXITY = {"name": "accuracy", "better": "higher"}, {"name": "perplexity", "better": "lower"}
 LEFT = Card("run", "left", "cifar10", "SGD()", 200, Gamma(), (0.1, 2.3), {}, {"torch": "2.11.0"})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrsnet.hand_designed import HAND_DESIGNED
+from mlrsnet.baselines.hand_designed import HAND_DESIGNED
 from mlrsnet.lab.deciders import SCHEDULES
 from mlrsnet.lab.models.build import IMAGE, TEXT
 from mlrsnet.lab.optimizers import OPTIMIZERS

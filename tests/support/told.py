@@ -4,7 +4,7 @@ from pathlib import Path
 
 import paper
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def read(document):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from mlrsnet import Card, LSTMNet, Schedule, ScheduleError, storage
+from mlrsnet import Card, LSTMNet, Schedule, ScheduleError
+from mlrsnet._files import storage
 
 
 @pytest.fixture

@@ -4,18 +4,17 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import SCHEDULES, weight_with_gradient
+from cases import SCHEDULES, weight_with_gradient
 from torch.optim import SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mlrsnet import LearnedLR
-from mlrsnet.device import DeviceEngine
-from mlrsnet.host import HostEngine
-from mlrsnet.rule import Rule
+from mlrsnet._engine.contract import Rule
+from mlrsnet._engine.device import DeviceEngine
+from mlrsnet._engine.host import HostEngine
 
 
 class NoReadBack(TorchDispatchMode):
@@ -84,14 +83,14 @@ def test_a_compiled_training_step_may_use_a_tensor_lr(paper):
 
 
 LOCKSTEP = """
-import math, sys, warnings
-sys.path.insert(0, sys.argv[1])
+import math, os, sys, warnings
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 warnings.simplefilter("ignore")  # the interpreter computes with numpy, which talks about NaN
 import torch
-from conftest import SCHEDULES
-from mlrsnet.device import DeviceEngine
-from mlrsnet.kernel import FusedStep
-from mlrsnet.rule import Rule
+from cases import SCHEDULES
+from mlrsnet._engine.device import DeviceEngine
+from mlrsnet._engine.kernel import FusedStep
+from mlrsnet._engine.contract import Rule
 
 torch.manual_seed(1)
 rule = Rule(SCHEDULES[sys.argv[2]](), 5, 1.0, 1e-7, 30.0)
@@ -115,13 +114,13 @@ print(int(fused.counts[0]), "steps in lockstep")
 
 
 MEMBERS = """
-import math, sys, warnings
-sys.path.insert(0, sys.argv[1])
+import math, os, sys, warnings
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 warnings.simplefilter("ignore")
 import torch
-from conftest import SCHEDULES
+from cases import SCHEDULES
 from mlrsnet.horizon.policies import Networks
-from mlrsnet.kernel import FusedMembers
+from mlrsnet._engine.kernel import FusedMembers
 
 torch.manual_seed(1)
 schedule, cpu = SCHEDULES[sys.argv[2]](), torch.device("cpu")
@@ -152,7 +151,7 @@ def test_the_kernel_equals_the_reference_in_tritons_interpreter(tmp_path, name, 
     script = tmp_path / "lockstep.py"
     script.write_text(code)
     result = subprocess.run(
-        [sys.executable, script, Path(__file__).parent, name],
+        [sys.executable, script, os.pathsep.join(sys.path), name],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

@@ -5,12 +5,12 @@ import warnings
 
 import pytest
 import torch
-from conftest import SCHEDULES, Task, weight_with_gradient
+from cases import SCHEDULES, Task, weight_with_gradient
 from torch.optim import SGD, Adam
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
-from mlrsnet.device import DeviceEngine
-from mlrsnet.rule import Rule
+from mlrsnet._engine.contract import Rule
+from mlrsnet._engine.device import DeviceEngine
 
 pytestmark = [
     pytest.mark.gpu,

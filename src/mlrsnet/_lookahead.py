@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from mlrsnet.distributed import Group, num_ranks, sum_over_ranks
-from mlrsnet.groups import set_lr
+from mlrsnet._engine.groups import set_lr
+from mlrsnet._engine.ranks import Group, num_ranks, sum_over_ranks
 
 LINEAR = {
     getattr(optim, name)

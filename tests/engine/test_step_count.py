@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 import torch
-from conftest import Task
+from cases import Task
 from torch.optim import LBFGS, SGD, Adam
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer

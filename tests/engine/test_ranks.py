@@ -69,7 +69,7 @@ SUBGROUP = """
 import os, sys
 import torch
 import torch.distributed as dist
-from mlrsnet.distributed import average_over_ranks, share_from_first
+from mlrsnet._engine.ranks import average_over_ranks, share_from_first
 
 rank, folder = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=3)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card, facts, one_line, result_lines
-from mlrsnet.storage import ScheduleError
 
 PREFIX = "hf://"
 FILE = "schedule.safetensors"

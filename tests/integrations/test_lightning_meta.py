@@ -1,8 +1,8 @@
 """MetaTrainer inside real Lightning Trainers, against loops written by hand; both callbacks in two processes."""
 
+import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -243,7 +243,7 @@ import os, sys, warnings
 from pathlib import Path
 import torch
 warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from lightning_fits import Batches, Module, fit, own_callback, weights
 from test_lightning_meta import meta_callback
 
@@ -282,7 +282,7 @@ os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
 def test_two_processes_have_one_lr_and_learn_one_network(paper, tmp_path):
     paper.save(tmp_path / "s.safetensors")
     (tmp_path / "worker.py").write_text(WORKER)
-    command = [sys.executable, tmp_path / "worker.py", Path(__file__).parent, tmp_path]
+    command = [sys.executable, tmp_path / "worker.py", os.pathsep.join(sys.path), tmp_path]
     assert subprocess.run(command, timeout=180).returncode == 0
     first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     lr = LearnedLR(momentum(new_net()), paper, total_steps=14, num_classes=5)

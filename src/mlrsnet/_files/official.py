@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
+from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.nets import LAYOUTS, LSTMNet
-from mlrsnet.storage import ScheduleError
 
 KEYS = {
     f"layer1.fc_{branch}.{layer}.{kind}": f"cells.0.{branch}.{layer}.{kind}"

@@ -13,7 +13,8 @@ import torch
 from commands import complaint, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
-from mlrsnet import LSTMNet, Schedule, __version__, cli, doctor, load
+from mlrsnet import LSTMNet, Schedule, __version__, cli, load
+from mlrsnet.cli import diagnosis
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
 from mlrsnet.lab.screen import demo as screen_demo
@@ -382,10 +383,10 @@ def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
     ("broken", "check"),
     [
         ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training goes on bit for bit"),
-        ("mlrsnet.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
+        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
         ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
     ],
 )
 def test_doctor_notices(broken, check, monkeypatch):
     monkeypatch.setattr(broken, lambda *arguments, **more: None)
-    assert check in {found.name for found in doctor.self_test() if found.problem}
+    assert check in {found.name for found in diagnosis.self_test() if found.problem}

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import stack_module_state
 
-from mlrsnet import _check, features
+from mlrsnet import _check, _features
+from mlrsnet._engine.contract import Moment, Report, Rule, Snapshot
 from mlrsnet.nets import ScheduleNet, predict
-from mlrsnet.rule import Moment, Report, Rule, Snapshot
 
 SPARE_STEPS, MOST_STEPS = 1024, 2**22
 """The history has room for some steps past the horizon, up to a limit; its last place catches everything beyond."""
@@ -79,7 +79,7 @@ def advance(
         chosen = {name: stacked[0] for name, stacked in weights.items()}
     else:
         chosen = {name: stacked.index_select(0, phase.view(1)).squeeze(0) for name, stacked in weights.items()}
-    progress = features.progress(carry.step, total_steps)
+    progress = _features.progress(carry.step, total_steps)
     factor, memory = predict(net, scaled.to(carry.memory.dtype), progress, carry.memory, chosen)
     lr = torch.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)
     return Carry(
@@ -170,7 +170,7 @@ class DeviceEngine:
         f_0 = loss if math.isnan(initial_loss) else initial_loss
         return Moment(
             schedule.loss_divisor(f_0, classes),
-            features.progress(step, total_steps),
+            _features.progress(step, total_steps),
             self.carry.memory.cpu(),
             self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
         )
@@ -194,7 +194,7 @@ class DeviceEngine:
 
     def progress(self) -> Tensor:
         """u of the next step."""
-        return features.progress(self.carry.step, self.total_steps)
+        return _features.progress(self.carry.step, self.total_steps)
 
     def alpha(self) -> float:
         """The LR of the reference group now; synchronises."""
@@ -317,7 +317,7 @@ def _kernels(device: torch.device) -> Any:
     if device.type != "cuda":
         return None
     try:
-        from mlrsnet import kernel
+        from mlrsnet._engine import kernel
     except ImportError:  # no Triton on this platform
         return None
     return kernel

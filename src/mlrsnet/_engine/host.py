@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mlrsnet import features
+from mlrsnet import _features
+from mlrsnet._engine.contract import Moment, Report, Rule, Snapshot
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
-from mlrsnet.rule import Moment, Report, Rule, Snapshot
 
 
 class HostNet:
@@ -64,13 +64,13 @@ class HostTrend(HostLSTM):
         """See `features.Averages`."""
         loss, progress = x.tolist()
         known, before, first, fast, slow, spread = memory[-1, 0, :6].tolist()
-        log = math.log(max(loss, features.SMALLEST_LOSS))
+        log = math.log(max(loss, _features.SMALLEST_LOSS))
         passed = max(progress - before, 0.0)  # a horizon that grows sets the progress back
-        keep_fast, keep_slow = (known * math.exp(-passed / window) for window in (features.FAST, features.SLOW))
+        keep_fast, keep_slow = (known * math.exp(-passed / window) for window in (_features.FAST, _features.SLOW))
         first = first if known else log
         fast, slow = log + keep_fast * (fast - log), log + keep_slow * (slow - log)
         spread = (log - fast) ** 2 + keep_slow * (spread - (log - fast) ** 2)
-        noise = math.sqrt(max(spread, features.SMALLEST_SPREAD))
+        noise = math.sqrt(max(spread, _features.SMALLEST_SPREAD))
         told = np.array((loss, progress, fast, 3 * (fast - slow), 3 * noise, first), dtype=x.dtype)
         factor, cells = super().__call__(told, memory[:-1])
         layer = np.zeros_like(memory[-1:])
@@ -157,7 +157,7 @@ class HostEngine:
 
     def progress(self) -> float:
         """u of the next step."""
-        return features.progress(self.step_count, self.total_steps)
+        return _features.progress(self.step_count, self.total_steps)
 
     def alpha(self) -> float:
         """The LR of the reference group now."""
@@ -212,7 +212,7 @@ class HostEngine:
         rule, net = self.rule, self.rule.schedule.net
         if self.initial_loss is None:
             self._begin(loss)
-        phase = features.phase_index(self.step_count, self.total_steps, len(self.nets))
+        phase = _features.phase_index(self.step_count, self.total_steps, len(self.nets))
         if phase != self.phase:
             if self.phase >= 0 and rule.schedule.card.gamma.policy == "per-phase":
                 self._renew_gamma(loss)
@@ -221,13 +221,13 @@ class HostEngine:
         scaled = loss / self.divisor
         low, high = rule.schedule.card.warn_outside
         self.outside += not low <= scaled <= high
-        clipped = min(max(scaled, -features.LARGEST_FEATURE), features.LARGEST_FEATURE)
+        clipped = min(max(scaled, -_features.LARGEST_FEATURE), _features.LARGEST_FEATURE)
         values = {"loss": clipped, "progress": progress}
         x = np.array([values[name] for name in net.inputs], dtype=self.memory.dtype)
         factor, self.memory = self.nets[phase](x, self.memory)
         if net.anneal == "linear":
             factor *= 1 - progress
-        lr = rule.scale * self.optimizer_scale * self.ratio * self.gamma * max(factor, features.SMALLEST_FACTOR)
+        lr = rule.scale * self.optimizer_scale * self.ratio * self.gamma * max(factor, _features.SMALLEST_FACTOR)
         self.lr = min(max(lr, rule.min_lr), rule.max_lr)
         self.step_count += 1
 

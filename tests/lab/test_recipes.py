@@ -10,7 +10,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from mlrsnet import LSTMNet, Schedule, hand_designed
+from mlrsnet import LSTMNet, Schedule
+from mlrsnet.baselines import hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1, transfer
 from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED

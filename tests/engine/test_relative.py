@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
-from mlrsnet.capture import captured
+from mlrsnet._engine.capture import captured
 from mlrsnet.horizon import Data, Task, updates
 from mlrsnet.horizon.fitness import loss as mean_loss
 from mlrsnet.horizon.policies import Networks

@@ -16,10 +16,10 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
-from mlrsnet import features
+from mlrsnet import _features
+from mlrsnet._engine.contract import Rule
 from mlrsnet.gamma import POLICIES
 from mlrsnet.nets import LSTMNet, ScheduleNet, TrendNet
-from mlrsnet.rule import Rule
 
 NUM_WARPS = 8
 LARGEST_HIDDEN = 64
@@ -231,8 +231,8 @@ class FusedStep:
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,
-            net.sharpness, features.LARGEST_FEATURE, features.SMALLEST_FACTOR, features.SMALLEST_LOSS, features.SMALLEST_SPREAD,
-            features.FAST, features.SLOW,
+            net.sharpness, _features.LARGEST_FEATURE, _features.SMALLEST_FACTOR, _features.SMALLEST_LOSS, _features.SMALLEST_SPREAD,
+            _features.FAST, _features.SLOW,
         )  # fmt: skip
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,

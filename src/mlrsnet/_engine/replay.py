@@ -3,7 +3,7 @@
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from mlrsnet.groups import set_lr
+from mlrsnet._engine.groups import set_lr
 
 
 class Recorded:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import SGD, lr_scheduler
 
-from mlrsnet.hand_designed import HAND_DESIGNED, Time, factors
+from mlrsnet.baselines.hand_designed import HAND_DESIGNED, Time, factors
 
 LR = 0.3
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError, hub, load
+from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError, load
+from mlrsnet._files import hub
 from mlrsnet.card import facts
-from mlrsnet.show import describe
 
 RESULTS = {"digits": {"accuracy": 97.5}, "patches": 0.72}
 CARD = Card(
@@ -276,7 +276,7 @@ def test_the_model_card_says_what_the_card_holds(mine):
 def test_the_model_card_and_the_terminal_say_the_same(mine):
     card = replace(mine.card, results={"digits": {"seeds": {"first": 97.5}}})
     schedule = Schedule(mine.phases, card)
-    page, shown = schedule.model_card("me/mine"), describe(schedule)
+    page, shown = schedule.model_card("me/mine"), schedule.describe()
     for name, value in facts(card, mine.net.config(), mine.num_phases).items():
         assert f"{name:12} {value}" in shown
         assert f"| {name} | {value.replace('|', chr(92) + '|')} |" in page

@@ -131,7 +131,7 @@ def test_tensor_lrs_equal_float_lrs(schedule, make_optimizer):
         for a, b in zip(lr.get_last_lr(), tensor_lr.get_last_lr(), strict=True):
             assert isinstance(b, torch.Tensor)
             assert b.item() == pytest.approx(a, rel=2e-4)
-    assert tensor_lr.check()["phase"] == lr.check()["phase"]
+    assert tensor_lr.status()["phase"] == lr.status()["phase"]
 
 
 @pytest.mark.parametrize(("schedule", "make_optimizer"), REFUSED, indirect=True)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 
 from mlrsnet import Gamma
+from mlrsnet._numbers import DEVICE
 from mlrsnet.gamma import optimizer_scale
 
 
@@ -36,7 +37,7 @@ def test_gamma_is_positive_or_refused(loss, classes, statistic):
     else:
         value = gamma(loss, classes)
         assert value > 0
-        assert value == pytest.approx(float(gamma.formula(torch.tensor(loss), classes)), rel=1e-3, abs=1e-5)
+        assert value == pytest.approx(float(gamma.formula(torch.tensor(loss), classes, DEVICE)), rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize("loss", [0.0, -1.0, 0.1, math.nan, math.inf])

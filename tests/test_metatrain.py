@@ -184,13 +184,13 @@ def test_longer_backpropagation_reaches_further():
     for index in range(4):
         losses.append(batch_loss(again.model, again.data, index).detach().reshape(1))
         if index == 1:
-            state = again.meta._engine.copy_memory()
+            state = again.meta.engine.backend.copy_memory()
         again.train([index])
     net = again.meta.net
     net.zero_grad()
     for loss in losses[1:]:
         factor, state = net(loss, state)
-    (slope3 * run.meta._engine.moment(1.0).range * factor).backward()
+    (slope3 * run.meta.engine.backend.moment(1.0).range * factor).backward()
     torch.testing.assert_close(net.cells[0].h2h[0].weight.grad, three, rtol=1e-8, atol=1e-12)
 
 
@@ -231,7 +231,7 @@ def test_advancing_twice_is_exactly_that():
     net, state = run.meta.net, run.meta.net.initial_state()
     for _ in range(2):
         _, state = net(loss.detach().reshape(1), state)
-    torch.testing.assert_close(run.meta._engine.copy_memory(), state.detach())
+    torch.testing.assert_close(run.meta.engine.backend.copy_memory(), state.detach())
 
 
 @pytest.mark.parametrize("kind", sorted(LINEAR, key=lambda kind: kind.__name__))

@@ -184,7 +184,7 @@ def test_frozen_layers_and_losses_of_one_element_work():
 
 def test_autocast_around_a_meta_step_leaves_the_network_alone():
     meta = Setting(OPTIMIZERS["sgd"], dtype=torch.float32, batch_norm=False).meta
-    moment = meta._engine.moment(1.5)
+    moment = meta.engine.backend.moment(1.5)
     expected = meta._alpha(1.5, moment)
     with torch.autocast("cpu", torch.bfloat16):
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(meta._alpha(1.5, moment), expected, strict=True))

@@ -212,7 +212,7 @@ def test_autocast_around_a_step_changes_nothing(paper, kind):
 def test_an_endless_horizon_does_not_take_endless_memory(horizon):
     lr = LearnedLR(sgd(torch.tensor(0.1)), horizon, total_steps=10**15)
     lr.step(torch.tensor(1.6))
-    assert lr.check()["step"] == 1
+    assert lr.status()["step"] == 1
 
 
 @pytest.mark.parametrize(

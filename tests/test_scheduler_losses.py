@@ -53,7 +53,8 @@ def test_a_loss_that_is_not_finite_holds_everything(horizon, kind, bad):
     lr, clean = (LearnedLR(sgd(kind()), horizon, total_steps=9, num_classes=5) for _ in range(2))
     with pytest.warns(UserWarning, match="a loss was not finite") as record:
         used = lrs_for(lr, [*LOSSES[:3], bad, bad, *LOSSES[3:7]])
-        report = lr.check()
+        lr.report_problems()
+    report = lr.status()
     expected = lrs_for(clean, LOSSES[:7])
     assert len(record) == 1
     assert used == [*expected[:3], expected[2], expected[2], *expected[3:]]
@@ -65,10 +66,10 @@ def test_a_first_loss_that_is_not_finite_leaves_the_optimizer_alone(paper, kind)
     lr = LearnedLR(optimizer, paper, total_steps=9, num_classes=5)
     with pytest.warns(UserWarning, match="a loss was not finite"):
         lr.step(math.nan)
-        lr.check()
+        lr.report_problems()
     assert float(optimizer.param_groups[0]["lr"]) == float(kind(0.3))
     lr.step(1.6)
-    assert lr.check()["initial_loss"] == pytest.approx(1.6)
+    assert lr.status()["initial_loss"] == pytest.approx(1.6)
 
 
 def test_nonfinite_can_raise_and_nothing_is_lost(paper, kind):
@@ -99,8 +100,8 @@ def test_skipped_steps_of_a_grad_scaler_do_not_disturb_the_state(paper):
         skipped.append(torch.equal(task.weights(), before))
         assert 0 < lr.get_last_lr()[0] < 1
     assert [step for step, was in enumerate(skipped) if was] == [0, 4]
-    assert lr.check()["step"] == 9
-    assert lr.check()["nonfinite"] == 0
+    assert lr.status()["step"] == 9
+    assert lr.status()["nonfinite"] == 0
 
 
 def test_a_loss_far_outside_the_learned_range_warns_once(kind):
@@ -108,13 +109,13 @@ def test_a_loss_far_outside_the_learned_range_warns_once(kind):
     schedule = Schedule(LSTMNet(4), Card(gamma=Gamma("fixed", value=1.0), loss_range=(0.0, 2.0)))
     lr = LearnedLR(sgd(kind()), schedule, total_steps=9)
     lrs_for(lr, [2.5, 3.9])
-    lr.check()
+    lr.report_problems()
     with pytest.warns(UserWarning, match=r"far outside \[0, 2\], where the schedule 'unnamed' was learned") as record:
         lrs_for(lr, [5.0, 50.0])
-        lr.check()
+        lr.report_problems()
         lr.state_dict()
     assert len(record) == 1
-    assert lr.check()["outside"] == 2
+    assert lr.status()["outside"] == 2
 
 
 def test_the_first_loss_stands_in_for_classes_and_can_be_given(kind):
@@ -137,7 +138,7 @@ def test_a_given_first_loss_that_is_no_scale_is_named(kind):
 def test_a_given_first_loss_sets_the_range_for_fine_tuning(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5, initial_loss=1.6)
     lr.step(0.05)
-    assert lr.check()["gamma"] == pytest.approx(Gamma()(1.6, 5), rel=1e-5)
+    assert lr.status()["gamma"] == pytest.approx(Gamma()(1.6, 5), rel=1e-5)
 
 
 def test_a_first_loss_without_a_range_is_an_error_on_the_host_and_can_be_mended(paper):
@@ -147,7 +148,7 @@ def test_a_first_loss_without_a_range_is_an_error_on_the_host_and_can_be_mended(
         lr.step(0.05)
     assert optimizer.param_groups[0]["lr"] == 0.1
     lr.step(1.6)
-    assert lr.check()["step"] == 1
+    assert lr.status()["step"] == 1
 
 
 def test_a_first_loss_without_a_range_is_told_at_the_next_read_on_a_device(paper):
@@ -156,11 +157,11 @@ def test_a_first_loss_without_a_range_is_told_at_the_next_read_on_a_device(paper
     lr.step(torch.tensor(0.05))
     assert optimizer.param_groups[0]["lr"] == torch.tensor(0.1)
     with pytest.raises(ValueError, match="could not be computed from any of the 1 losses so far"):
-        lr.check()
+        lr.report_problems()
     with pytest.warns(UserWarning, match="could not be computed from any of the 1 losses so far"):
         lr.state_dict()  # a checkpoint is still written
     lr.step(torch.tensor(1.6))
-    assert lr.check()["step"] == 1
+    assert lr.status()["step"] == 1
 
 
 def test_many_coarse_losses_are_averaged_finely(paper, kind):
@@ -169,7 +170,7 @@ def test_many_coarse_losses_are_averaged_finely(paper, kind):
     for loss in losses:
         lr.observe(loss)
     lr.step()
-    assert lr.check()["initial_loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
+    assert lr.status()["initial_loss"] == pytest.approx(losses.double().mean().item(), rel=1e-6)
 
 
 def test_what_was_observed_for_a_step_that_failed_is_gone_with_it(paper, kind):
@@ -178,7 +179,7 @@ def test_what_was_observed_for_a_step_that_failed_is_gone_with_it(paper, kind):
     with pytest.raises(FloatingPointError):
         lr.step(1.0)
     lr.step(2.0)
-    assert lr.check()["initial_loss"] == 2.0
+    assert lr.status()["initial_loss"] == 2.0
 
 
 def test_a_loss_of_the_wrong_shape_leaves_what_was_observed(paper, kind):
@@ -187,15 +188,15 @@ def test_a_loss_of_the_wrong_shape_leaves_what_was_observed(paper, kind):
     with pytest.raises(ValueError, match="loss must be a scalar"):
         lr.step(torch.ones(3))
     lr.step(2.0)
-    assert lr.check()["initial_loss"] == 1.5
+    assert lr.status()["initial_loss"] == 1.5
 
 
 def test_observed_losses_can_be_forgotten(paper, kind):
     lr = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
     lr.observe(1.0)
-    lr.forget()
+    lr.discard()
     lr.step(2.0)
-    assert lr.check()["initial_loss"] == 2.0
+    assert lr.status()["initial_loss"] == 2.0
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -211,7 +212,7 @@ def test_no_loss_whatever_breaks_a_schedule_with_a_fixed_range(losses, total, ga
     device = LearnedLR(sgd(torch.tensor(0.1)), schedule, total_steps=total)
     with warnings.catch_warnings(action="ignore"):
         on_host, on_device = lrs_for(host, losses), lrs_for(device, losses)
-        report = host.check()
+    report = host.status()
     assert all(0 < lr <= gamma for lr in on_host)
     assert report["nonfinite"] == sum(not math.isfinite(loss) for loss in losses)
     if all(abs(loss) < 1e38 or not math.isfinite(loss) for loss in losses):  # float32's range

@@ -47,7 +47,7 @@ def test_a_warning_points_at_the_users_line_and_is_not_repeated_after_resuming(p
     resumed = LearnedLR(sgd(kind()), paper, total_steps=9, num_classes=5)
     resumed.load_state_dict(saved)
     resumed.step(1.6)
-    resumed.check()
+    resumed.report_problems()
     assert len(record) == 1
 
 
@@ -57,7 +57,7 @@ def test_a_copied_scheduler_goes_on_by_itself(paper, kind, copied):
     lrs_for(lr, LOSSES[:3])
     twin = copied(lr)
     assert lrs_for(twin, LOSSES[3:]) == lrs_for(lr, LOSSES[3:])
-    assert twin.check() == lr.check()
+    assert twin.status() == lr.status()
     assert float(twin.optimizer.param_groups[0]["lr"]) == float(lr.optimizer.param_groups[0]["lr"])
 
 

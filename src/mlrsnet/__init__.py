@@ -1,18 +1,22 @@
 """Learned learning-rate schedules for PyTorch (MLR-SNet: Shu, Zhu, Zhao, Xu, Meng, TPAMI 2022)."""
 
+from mlrsnet import integrations as _integrations  # noqa: F401 (marks LearnedLR for frameworks that look for it)
+from mlrsnet._deprecated import renamed as _renamed
+from mlrsnet._files.names import list_schedules
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
-from mlrsnet.horizon import HorizonTrainer, TaskSampler
+from mlrsnet.horizon import Data, HorizonTrainer, TaskSampler
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
-from mlrsnet.pretrained import load
+from mlrsnet.pretrained import load_any as _load_any
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
 __version__ = "0.1.0"
 __all__ = [
     "Card",
+    "Data",
     "Gamma",
     "HorizonTrainer",
     "LSTMNet",
@@ -24,5 +28,7 @@ __all__ = [
     "ScheduleNet",
     "TaskSampler",
     "TrendNet",
-    "load",
+    "list_schedules",
 ]
+
+__getattr__ = _renamed(__name__, {"load": ("mlrsnet.Schedule.load", _load_any)})

@@ -1,4 +1,4 @@
-"""Argument checks that say the argument, the rule, the value and what to do next."""
+"""Argument checks. An error names the argument, the rule, the value and what to do next."""
 
 import math
 import operator
@@ -59,12 +59,12 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def warn(message: str) -> None:
-    """A warning at the line of the user's own code, however deep inside this package or torch it arises."""
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's own code, however deep inside this package or torch we are."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("mlrsnet.", "torch.")):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _then(hint: str) -> str:

@@ -1,6 +1,6 @@
-"""What a schedule network reads, and what becomes of its answer. Pure functions of numbers or tensors.
+"""What a schedule network reads, and how its answer is used. Pure functions of numbers or tensors.
 
-A network sees a vector of named features, by default the paper's one, the training loss:
+A network reads a vector of named features. The paper has one, the training loss:
 
     x_t = (f_t / s,  u_t)      s: the loss scale,  u_t = min(t, T - 1) / T: the progress
     alpha_t = gamma * p(x_t) * a(u_t)      a: the anneal factor, 1 in the paper
@@ -11,24 +11,26 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from mlrsnet._numbers import HOST, Operations
+
 INPUTS = ("loss", "progress")
 LOSS_SCALES = ("none", "log_classes", "initial")
 ANNEALS = ("none", "linear")
 
 LARGEST_FEATURE = 1e4
-"""Scaled losses are clipped here, so that no finite loss can overflow a network in float32."""
+"""Scaled losses are clipped here: no finite loss can overflow a network in float32."""
 
 SMALLEST_LOSS = 1e-4
-"""Scaled losses below it are all the same to a logarithm."""
+"""Logarithms of scaled losses stop here."""
 
 SMALLEST_SPREAD = 1e-8
-"""Below it, differences of the loss are rounding."""
+"""A smaller variance of the loss is rounding."""
 
 FAST, SLOW = 0.02, 0.1
-"""Parts of the horizon that averages of the loss look back over."""
+"""How far averages of the loss look back, as fractions of the training."""
 
 SMALLEST_FACTOR = 1e-12
-"""The factor never underflows to 0: an optimizer may divide by its LR (Adam's capturable path does)."""
+"""The factor never becomes 0: an optimizer may divide by its LR, as Adam's capturable path does."""
 
 
 def progress(step: Any, total_steps: Any) -> Any:
@@ -43,7 +45,7 @@ def progress(step: Any, total_steps: Any) -> Any:
 
 
 def phase_index(step: int, total_steps: int, num_phases: int) -> int:
-    """Which of `num_phases` equal parts of the run a step lies in; the last one holds past the end.
+    """Which of `num_phases` equal parts of the training a step is in. The last part goes on past the end.
 
     >>> [phase_index(t, 10, 3) for t in (0, 3, 4, 6, 7, 9, 99)]
     [0, 0, 1, 1, 2, 2, 2]
@@ -51,8 +53,20 @@ def phase_index(step: int, total_steps: int, num_phases: int) -> int:
     return min(num_phases * step // total_steps, num_phases - 1)
 
 
+def loss_divisor(loss_scale: str, initial_loss: Any, num_classes: Any, operations: Operations = HOST) -> Any:
+    """s: what the loss is divided by before a network sees it.
+
+    An untrained classifier's loss is about log(classes), so the first loss stands in where `num_classes` is None.
+    """
+    if loss_scale == "none":
+        return 1.0
+    if loss_scale == "log_classes" and num_classes is not None:
+        return operations.log(num_classes)
+    return initial_loss
+
+
 def stack_features(inputs: tuple[str, ...], loss: Tensor, progress: Tensor | float) -> Tensor:
-    """Features in the order of `inputs` along a new last dimension; `loss` is already scaled."""
+    """The features in the order of `inputs`, along a new last dimension. `loss` is already scaled."""
     columns = {
         "loss": loss.clamp(-LARGEST_FEATURE, LARGEST_FEATURE),
         "progress": torch.as_tensor(progress, dtype=loss.dtype, device=loss.device).expand_as(loss),
@@ -61,9 +75,9 @@ def stack_features(inputs: tuple[str, ...], loss: Tensor, progress: Tensor | flo
 
 
 class Averages(NamedTuple):
-    """How the logarithm of the scaled loss has moved; all 0 before the first step.
+    """How l, the logarithm of the scaled loss, has moved. All 0 before the first step.
 
-    known: 1 after the first step. before: the last progress. first: the first value. fast, slow: averages with weights
+    known: 1 after the first step. before: the last progress. first: the first l. fast, slow: averages of l with weights
     exp(-passed progress / window). spread: average of (l - fast)^2 over the slow window.
     """
 
@@ -75,7 +89,7 @@ class Averages(NamedTuple):
     spread: Any
 
     def after(self, loss: Tensor, progress: Tensor) -> "Averages":
-        """With one more scaled loss."""
+        """After one more scaled loss."""
         log, begins = loss.clamp(min=SMALLEST_LOSS).log(), self.known == 0
         passed = (progress - self.before).clamp(min=0)  # a horizon that grows sets the progress back
         keeps = [torch.where(begins, 0.0, torch.exp(-passed / window)) for window in (FAST, SLOW)]
@@ -84,7 +98,7 @@ class Averages(NamedTuple):
         return Averages(torch.ones_like(log), progress, torch.where(begins, log, self.first), fast, slow, spread)
 
     def features(self) -> list[Tensor]:
-        """Level, trend, noise and first value, of about the same size."""
+        """Level, trend, noise and first value, scaled to similar sizes."""
         return [
             self.fast,
             3 * (self.fast - self.slow),

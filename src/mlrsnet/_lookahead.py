@@ -34,7 +34,7 @@ MEASURING_LR = 2.0**12
 
 
 def check_linear(optimizer: Optimizer, assume_linear: bool) -> None:
-    """Refuse optimizers that are not known to be linear in their LR, and weights too coarse to read a step from."""
+    """Refuse optimizers that are not known to be linear in their LR, and weights too coarse for it."""
     if not assume_linear and type(optimizer) not in LINEAR:
         known = ", ".join(sorted(kind.__name__ for kind in LINEAR))
         raise TypeError(
@@ -42,6 +42,11 @@ def check_linear(optimizer: Optimizer, assume_linear: bool) -> None:
             f"sizes, averages or line searches may depend on the LR in other ways): use one of {known}, or pass "
             "assume_linear=True if you know that w_new = w_old - lr * d with d and the optimizer's state independent of lr"
         )
+    check_dtypes(optimizer)
+
+
+def check_dtypes(optimizer: Optimizer) -> None:
+    """Refuse weights that are too coarse to read a step from."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.dtype not in (torch.float32, torch.float64):

@@ -4,34 +4,35 @@ The paper's range comes from the first loss f_0 and the number of classes C (Sec
 
     gamma = sqrt(f_0) * log(f_0 * C) / (4 * C^(1/4))
 
-For language models the authors put the first *perplexity*, exp(f_0), in the place of f_0, with C the size of the
-vocabulary: with the loss gamma would be 0.86, with the perplexity it is about 46, the size of the LRs such models need.
-The range is made for plain SGD; `optimizer_scale` carries it over to other optimizers.
+For language models the authors use the first *perplexity*, exp(f_0), instead of f_0, and C is the size of the vocabulary.
+The loss would give a gamma of 0.86; the perplexity gives about 46, which is the size of LR such models need.
+The range is for plain SGD; `optimizer_scale` carries it over to other optimizers.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from mlrsnet import _check
+from mlrsnet._numbers import HOST, Operations
 
 POLICIES = ("initial", "per-phase", "fixed", "relative")
 STATISTICS = ("loss", "perplexity")
 
 ADAPTIVE_SCALE = 0.01
-"""Adam-like optimizers divide by the gradient's size, so their LRs are about a hundredth of SGD's; so does Muon."""
+"""Adam-like optimizers and Muon divide by the size of the gradient, so their LRs are about a hundredth of SGD's."""
 
 
 @dataclass(frozen=True)
 class Gamma:
     """How a schedule finds its range.
 
-    policy: `initial` (once, from the first loss: the paper), `per-phase` (again from the current loss whenever the
-        phase changes: the authors' code), `fixed` (`value`), or `relative`: `value` times |w| / |d|, see `relative.py`.
-    statistic: `loss`, or `perplexity` for language models.
+    Args:
+        policy: `initial` computes it once, from the first loss, as in the paper. `per-phase` computes it again from the
+            current loss whenever the phase changes, as in the authors' code. `fixed` is `value`. `relative` is `value`
+            times |w| / |d|: every step moves the weights by a fraction of their own length.
+        statistic: `loss`, or `perplexity` for language models.
+        value: of the policies `fixed` and `relative`.
     """
 
     policy: str = "initial"
@@ -56,7 +57,7 @@ class Gamma:
         return self.policy not in ("fixed", "relative")
 
     def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
-        """The range for a loss, checked; `name` is what an error calls it.
+        """The range for a loss, checked. `name` is what an error calls the loss.
 
         >>> round(Gamma()(math.log(10), 10), 4)
         0.6691
@@ -76,32 +77,31 @@ class Gamma:
                 f"the LR, is 0 or negative below), got {loss!r}: pass initial_loss= the loss of an untrained network, about "
                 f"log(num_classes) = {math.log(num_classes):.4g}, or a schedule with a fixed gamma"
             )
-        value = float(self.formula(torch.tensor(loss, dtype=torch.float64), num_classes))
+        value = float(self.formula(loss, num_classes, HOST))
         if not 0 < value < math.inf:
             raise ValueError(
                 f"gamma must be positive and finite, got {value!r} from {name} {loss!r}: pass another initial_loss="
             )
         return value
 
-    def formula(self, loss: Tensor, num_classes: int | Tensor | None) -> Tensor:
-        """The same without checks, on tensors: the caller looks for values that are not positive."""
+    def formula(self, loss: Any, num_classes: Any, operations: Operations) -> Any:
+        """The range without checks, of numbers or tensors. The caller looks for values that are not positive."""
         if self.value is not None:
-            return torch.full_like(loss, self.value)
-        assert num_classes is not None
-        f_0 = loss.exp() if self.statistic == "perplexity" else loss
-        return f_0.sqrt() * (f_0 * num_classes).log() / (4 * num_classes**0.25)
+            return operations.constant(self.value, loss)
+        f_0 = operations.exp(loss) if self.statistic == "perplexity" else loss
+        return operations.sqrt(f_0) * operations.log(f_0 * num_classes) / (4 * num_classes**0.25)
 
 
 def optimizer_scale(group: dict[str, Any]) -> float:
-    """Factor that carries SGD's range over to the optimizer of a parameter group.
+    """The factor that carries SGD's range over to the optimizer of a parameter group.
 
-    - heavy-ball and Nesterov SGD: (1 - momentum) / (1 - dampening), the length of the average step
-    - Adam and its relatives, Adafactor, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has one
-    - Muon: 0.01 too, whatever its momentum: its direction is orthogonalised, so its length does not depend on the gradient's
+    - heavy-ball and Nesterov SGD: (1 - momentum) / (1 - dampening), since momentum lengthens the average step
+    - Adam and its relatives, Adafactor, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has momentum
+    - Muon: 0.01, whatever its momentum, since its direction is orthogonalised and its length fixed
     - anything else: 1
 
-    The kind is read from the group's own keys, so wrapped and third-party optimizers are covered; `LearnedLR(scale=...)`
-    corrects it where it is wrong.
+    The kind is read from the keys of the group, so wrapped and third-party optimizers are covered. `LearnedLR(scale=...)`
+    corrects the factor where it is wrong.
 
     >>> round(optimizer_scale({"momentum": 0.9, "dampening": 0.0}), 6)
     0.1

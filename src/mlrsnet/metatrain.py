@@ -22,7 +22,8 @@ from torch.optim import Adam, Optimizer
 from mlrsnet import _check
 from mlrsnet._engine.contract import Moment
 from mlrsnet._engine.ranks import Group, share_from_first
-from mlrsnet._lookahead import OpenStep, check_linear
+from mlrsnet._engine.state import schedule_number
+from mlrsnet._lookahead import OpenStep, check_dtypes, check_linear
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.nets import LSTMNet, ScheduleNet, predict
@@ -157,10 +158,11 @@ class MetaTrainer:
             max_lr=max_lr,
             process_group=process_group,
         )
+        self.engine = self.lr.engine
         self.net.cpu().requires_grad_(True)  # so small that a GPU's launches would cost more than its arithmetic
         for parameter in self.net.parameters():  # all ranks begin with the first one's network
             share_from_first(parameter, self.lr.process_group)
-        self._engine.set_weights([self.net])
+        self.engine.backend.set_weights([self.net])
         self.meta_optimizer = _meta_optimizer(meta_optimizer, self.net)
         self.step_count = self.num_updates = self.skipped_updates = 0
         self.last_hypergradient: float | None = None
@@ -178,7 +180,7 @@ class MetaTrainer:
 
     def step(self, loss: float | Tensor | None = None) -> None:
         """Take the optimizer's step at the LR the network gives for this loss; every T_val-th also teaches the network."""
-        loss = self.lr._collect(loss)
+        loss = self.engine.losses.collect(loss)
         if loss is None:
             raise ValueError(
                 "step needs this batch's loss, got None: pass it, or observe(loss) those of its micro-batches first"
@@ -256,9 +258,9 @@ class MetaTrainer:
                 f"state_dict must be one saved by MetaTrainer.state_dict, got one without {sorted(missing)}"
             )
         self.net.load_state_dict(state_dict["net"])
-        self._engine.set_weights([self.net])
-        # The state knows the network it began with, which a new process cannot have.
-        self.lr.load_state_dict({**state_dict["lr"], "schedule": self.lr._schedule_number()})
+        self.engine.backend.set_weights([self.net])
+        # The state names the network that the saved run began with, which a new process cannot have.
+        self.lr.load_state_dict({**state_dict["lr"], "schedule": schedule_number(self.lr.schedule)})
         self.meta_optimizer.load_state_dict(state_dict["meta_optimizer"])
         self.step_count, self.num_updates, self.skipped_updates = state_dict["counts"]
         self.last_hypergradient, self.last_provisional_lr, self.last_val_loss = state_dict["last"]
@@ -268,19 +270,15 @@ class MetaTrainer:
         saved = state_dict.get("val_random", {})  # the first states had none
         self._val_random = {device: state.detach().cpu().clone() for device, state in saved.items()}
 
-    @property
-    def _engine(self) -> Any:
-        return self.lr._engine
-
     def _count(self) -> None:
         self.step_count += 1
-        self.lr._check_end(self.step_count)
+        self.engine.check_end(self.step_count)
         if self.step_count in self._boundaries():
             self._kept[self.step_count] = _copy(self.net.state_dict())
 
     def _check_alone(self) -> None:
-        """Say once that somebody else steps the optimizer too; before the first `step`, it is his own affair."""
-        steps = self.lr._optimizer_steps.too_many(1 if self.step_count else math.inf)
+        """Tell once that somebody else steps the optimizer too. Steps before the first `step` are the user's own business."""
+        steps = self.engine.optimizer_steps.too_many(1 if self.step_count else math.inf)
         if steps:
             _check.warn(
                 f"the optimizer took {steps} steps since the last MetaTrainer.step(loss), which takes one itself: leave "
@@ -295,7 +293,7 @@ class MetaTrainer:
 
     def _plain_step(self, loss: float | Tensor) -> None:
         self._remember(loss)
-        self.lr._advance(loss)
+        self.engine.advance(loss)
         self._take()
 
     def _meta_step(self, loss: float | Tensor) -> None:
@@ -304,23 +302,22 @@ class MetaTrainer:
             self._skip("the training loss is not finite")
             self._plain_step(loss)
             return
-        if not self.lr._is_bound():  # a group was added, or the optimizer's state loaded
-            self.lr._bind()
-            check_linear(self.optimizer, assume_linear=True)
-        moment = self._engine.moment(value)
+        self.engine.follow_groups()
+        check_dtypes(self.optimizer)  # of groups that were added, too
+        moment = self.engine.backend.moment(value)
         alpha, after = self._alpha(value, moment)
         self.last_provisional_lr = alpha.item()
         scale = self._loss_scale()
-        step = OpenStep(self.optimizer, self._take, self.lr._ratios, self.last_provisional_lr)
+        step = OpenStep(self.optimizer, self._take, self.engine.ratios, self.last_provisional_lr)
         if self._loss_scale() < scale:
             self._skip("the GradScaler skipped the step")  # which lowers its scale
         else:
             self._update_network(alpha, step)
         if "advance-twice" in self.compat:
-            self._engine.set_memory(after.detach())
+            self.engine.backend.set_memory(after.detach())
         self._remember(loss)
-        self.lr._advance(loss)
-        step.move(self._engine.alpha())
+        self.engine.advance(loss)
+        step.move(self.engine.backend.alpha())
         self._loss_range = (
             min(self._loss_range[0], value / moment.divisor),
             max(self._loss_range[1], value / moment.divisor),
@@ -344,7 +341,7 @@ class MetaTrainer:
         with torch.autocast("cpu", enabled=False):
             (slope * alpha).backward()
         self.meta_optimizer.step()
-        self._engine.set_weights([self.net])
+        self.engine.backend.set_weights([self.net])
         self.num_updates += 1
 
     def _alpha(self, loss: float, moment: Moment) -> tuple[Tensor, Tensor]:
@@ -355,13 +352,13 @@ class MetaTrainer:
             scaled = torch.full((), float(step.loss) / moment.divisor, dtype=memory.dtype, device=memory.device)
             with torch.autocast("cpu", enabled=False):
                 factor, memory = predict(self.net, scaled, float(step.progress), memory)
-        rule = self._engine.rule
+        rule = self.engine.rule
         return torch.clamp(moment.range * factor, rule.min_lr, rule.max_lr), memory
 
     def _remember(self, loss: float | Tensor) -> None:
         if self.bptt > 1:
             own = loss.clone() if isinstance(loss, Tensor) else loss
-            self._past.append(Past(own, self._engine.progress(), self._engine.copy_memory()))
+            self._past.append(Past(own, self.engine.backend.progress(), self.engine.backend.copy_memory()))
 
     def _take(self) -> None:
         """The optimizer's step, through the GradScaler where there is one."""

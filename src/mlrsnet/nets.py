@@ -1,7 +1,7 @@
 """Schedule networks: (features, state) -> (factor in (0, 1), state).
 
-Pure functions of their weights and arguments: no hidden state, no device moves, any leading batch dimensions. Many
-networks at once: `torch.func.stack_module_state` and `torch.vmap` over `torch.func.functional_call`.
+They are pure functions of weights and arguments, with no hidden state and any leading batch dimensions. For many networks at
+once, use `torch.func.stack_module_state` and `torch.vmap` over `torch.func.functional_call`.
 
 Paper symbols: h, c are the cell's memory; i, f, o, g its gates; p the factor; d' the hidden size.
 """
@@ -41,8 +41,8 @@ LAYOUTS = {
 class Matrices(NamedTuple):
     """One cell in the matrix form of Section 3.2.1, gates in the order i, f, o, g.
 
-    (i, f, o, g) = (sigma, sigma, sigma, tanh)(W2 relu(W1 (x, h) + b1) + b2), with W1 block-diagonal: the printed shapes
-    do not fit together, Appendix B's separate branches for x and h do.
+    (i, f, o, g) = (sigma, sigma, sigma, tanh)(W2 relu(W1 (x, h) + b1) + b2), with W1 block-diagonal. The shapes printed in
+    the paper do not fit together; the separate branches for x and h in Appendix B do.
     """
 
     W1: Tensor
@@ -103,7 +103,7 @@ class ScheduleNet(nn.Module):
 
 
 class Cell(nn.Module):
-    """The paper's LSTM cell: a two-layer branch for the input, one for h, their sum split into four gates."""
+    """The paper's LSTM cell: a two-layer branch for the input and one for h, whose sum is split into four gates."""
 
     def __init__(self, num_inputs: int, hidden_size: int, layout: str) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class LSTMNet(ScheduleNet):
         hidden_size: d', 50 in the paper.
         num_layers: cells on top of each other, 1 in the paper.
         layout: `paper`, or one of the authors' two published arrangements, `official-test` and `official-train`.
-        **reading: see `ScheduleNet`.
+        inputs, loss_scale, sharpness, anneal: see `ScheduleNet`.
 
     >>> net = LSTMNet()
     >>> factor, state = net(torch.tensor([2.3]), net.initial_state())
@@ -151,8 +151,18 @@ class LSTMNet(ScheduleNet):
     (True, torch.Size([1, 2, 50]))
     """
 
-    def __init__(self, hidden_size: int = 50, num_layers: int = 1, *, layout: str = "paper", **reading: Any) -> None:
-        super().__init__(**reading)
+    def __init__(
+        self,
+        hidden_size: int = 50,
+        num_layers: int = 1,
+        *,
+        layout: str = "paper",
+        inputs: tuple[str, ...] = ("loss",),
+        loss_scale: str = "none",
+        sharpness: float = 1.0,
+        anneal: str = "none",
+    ) -> None:
+        super().__init__(inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
         self.hidden_size = _check.whole_number("hidden_size", hidden_size)
         self.num_layers = _check.whole_number("num_layers", num_layers)
         self.layout = _check.one_of("layout", layout, LAYOUTS)
@@ -170,7 +180,7 @@ class LSTMNet(ScheduleNet):
         return self.out.weight.new_zeros(*batch, self.num_layers, 2, self.hidden_size)
 
     def _width(self) -> int:
-        """Numbers that the first cell reads."""
+        """How many numbers the first cell reads."""
         return len(self.inputs)
 
     def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,10 +193,10 @@ class LSTMNet(ScheduleNet):
 
 
 class TrendNet(LSTMNet):
-    """An LSTM that is also told how the loss has moved, over parts of the horizon, whatever its length.
+    """An LSTM that also reads how the loss has moved, over fixed fractions of the training.
 
-    Beside loss / s and progress it reads level, trend, noise and first value of log(loss / s); see `features.Averages`, which lie
-    in a layer of their own behind those of the cells.
+    Besides loss / s and progress it reads level, trend, noise and first value of log(loss / s), see `_features.Averages`. They
+    are kept in a layer of the memory behind those of the cells.
 
     >>> net = TrendNet(16, inputs=("loss", "progress"))
     >>> factor, state = net(torch.tensor([2.3, 0.0]), net.initial_state())
@@ -194,9 +204,27 @@ class TrendNet(LSTMNet):
     (torch.Size([2, 2, 16]), 2.3)
     """
 
-    def __init__(self, hidden_size: int = 16, num_layers: int = 1, **reading: Any) -> None:
+    def __init__(
+        self,
+        hidden_size: int = 16,
+        num_layers: int = 1,
+        *,
+        layout: str = "paper",
+        inputs: tuple[str, ...] = ("loss", "progress"),
+        loss_scale: str = "none",
+        sharpness: float = 1.0,
+        anneal: str = "none",
+    ) -> None:
         _check.whole_number("hidden_size", hidden_size, len(Averages._fields))
-        super().__init__(hidden_size, num_layers, **{"inputs": ("loss", "progress"), **reading})
+        super().__init__(
+            hidden_size,
+            num_layers,
+            layout=layout,
+            inputs=inputs,
+            loss_scale=loss_scale,
+            sharpness=sharpness,
+            anneal=anneal,
+        )
         if self.inputs != ("loss", "progress"):
             raise ValueError(f"inputs of a TrendNet must be ('loss', 'progress'), got {self.inputs!r}: use an LSTMNet")
 
@@ -223,7 +251,7 @@ class TrendNet(LSTMNet):
 class MLPNet(ScheduleNet):
     """The memoryless network of Section 5.4: p = sigmoid(k (W2 relu(W1 x + b1) + b2)).
 
-    The paper does not print its shape; one hidden layer as wide as the LSTM's is our choice.
+    The paper does not print its shape. One hidden layer as wide as the LSTM's is our choice.
 
     >>> net = MLPNet()
     >>> factor, state = net(torch.tensor([[2.3], [0.1]]), net.initial_state(2))
@@ -231,8 +259,16 @@ class MLPNet(ScheduleNet):
     (torch.Size([2]), torch.Size([2, 0]))
     """
 
-    def __init__(self, hidden_size: int = 50, **reading: Any) -> None:
-        super().__init__(**reading)
+    def __init__(
+        self,
+        hidden_size: int = 50,
+        *,
+        inputs: tuple[str, ...] = ("loss",),
+        loss_scale: str = "none",
+        sharpness: float = 1.0,
+        anneal: str = "none",
+    ) -> None:
+        super().__init__(inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
         self.hidden_size = _check.whole_number("hidden_size", hidden_size)
         self.hidden = nn.Linear(len(self.inputs), hidden_size)
         self.out = nn.Linear(hidden_size, 1)
@@ -255,7 +291,7 @@ def predict(
 ) -> tuple[Tensor, Tensor]:
     """One step of a network: scaled loss (...), progress, state -> alpha / gamma (...), state. Pure and batched.
 
-    With `weights`, these stand in for the network's own (`torch.func.functional_call`).
+    `weights` replace the network's own.
     """
     x = stack_features(net.inputs, loss, progress)
     factor, state = net(x, state) if weights is None else functional_call(net, weights, (x, state))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check, _plotting
-from mlrsnet._files import hub, official, storage
+from mlrsnet._files import hub, names, official, storage
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card, facts, result_lines
 from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
@@ -130,14 +130,22 @@ class Schedule:
         storage.write(path, self._description(), self._tensors())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Schedule":
-        """Read a file written by `save`. Anything else gets one clear `ScheduleError`, and nothing is executed."""
+    def load(cls, schedule: str | os.PathLike[str]) -> "Schedule":
+        """Read a schedule. A file that `save` did not write gets one clear `ScheduleError`, and nothing is executed.
+
+        Args:
+            schedule: a name out of `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
+
+        >>> Schedule.load("universal").num_phases
+        1
+        """
+        path = names.find(schedule)
         description, tensors = storage.read(path)
         try:
             card = Card.from_dict(description["card"])
             return cls._like(description["net"], tensors, card)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
-            raise ScheduleError(f"{os.fspath(path)} does not hold a valid schedule ({error}): save it again") from None
+            raise ScheduleError(f"{path} does not hold a valid schedule ({error}): save it again") from None
 
     @classmethod
     def from_official(

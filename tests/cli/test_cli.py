@@ -13,7 +13,7 @@ import torch
 from commands import complaint, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
-from mlrsnet import LSTMNet, Schedule, __version__, cli, load
+from mlrsnet import LSTMNet, Schedule, __version__, cli
 from mlrsnet.cli import diagnosis
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
@@ -72,7 +72,7 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     code, out, _ = run(capsys, "schedules", "import", *paths, "--name", "theirs")
     assert code == 0
     assert "LearnedLR(optimizer, 'theirs'" in out
-    assert load("theirs").num_phases == 3
+    assert Schedule.load("theirs").num_phases == 3
     _, out, _ = run(capsys, "schedules", "list")
     assert re.search("^theirs ", out, flags=re.MULTILINE)
     code, out, _ = run(capsys, "schedules", "show", "theirs", "--plot", "curves.png", "--map", "map.png")
@@ -82,7 +82,7 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     assert (tmp_path / "map.png").stat().st_size > 5000
     _, out, _ = run(capsys, "simulate", "theirs", ",".join(map(str, LOSSES)), "--gamma", "0.5")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [float(row["lr"]) for row in rows] == pytest.approx(load("theirs").simulate(LOSSES, 0.5), rel=1e-4)
+    assert [float(row["lr"]) for row in rows] == pytest.approx(Schedule.load("theirs").simulate(LOSSES, 0.5), rel=1e-4)
 
 
 def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path):
@@ -131,7 +131,7 @@ def test_long_lists_of_losses_are_not_taken_for_file_names(capsys, monkeypatch):
 @pytest.mark.parametrize(("name", "column"), [("universal", "lr"), ("universal-relative", "part of the weights")])
 def test_simulate_takes_the_schedules_own_range(capsys, name, column):
     _, out, _ = run(capsys, "simulate", name, "2.3,2.0,1.5", "--num-classes", "10")
-    rows, shipped = list(csv.DictReader(io.StringIO(out))), load(name)
+    rows, shipped = list(csv.DictReader(io.StringIO(out))), Schedule.load(name)
     expected = shipped.simulate([2.3, 2.0, 1.5], shipped.card.gamma.value, num_classes=10)
     assert [float(row[column]) for row in rows] == pytest.approx(expected, rel=1e-4)
 
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_quietly(capsys, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.schedules.pretrained, "available", interrupted)
+    monkeypatch.setattr(cli.schedules.names, "available", interrupted)
     code, _, err = run(capsys, "schedules", "list")
     assert (code, err) == (130, "mlrsnet: interrupted\n")
 
@@ -197,7 +197,7 @@ def test_a_warning_is_one_line_without_code_that_is_not_the_users(capsys, monkey
         return {}
 
     before = warnings.formatwarning
-    monkeypatch.setattr(cli.schedules.pretrained, "available", known)
+    monkeypatch.setattr(cli.schedules.names, "available", known)
     assert run(capsys, "schedules", "list")[1].startswith("mlrsnet: warning: careful\n")
     assert warnings.formatwarning is before
 
@@ -383,7 +383,7 @@ def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
     ("broken", "check"),
     [
         ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training goes on bit for bit"),
-        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
+        ("mlrsnet._engine.device.DeviceBackend.step", "a tensor LR gives the LRs of a float LR"),
         ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
     ],
 )

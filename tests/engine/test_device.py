@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mlrsnet import LearnedLR
 from mlrsnet._engine.contract import Rule
-from mlrsnet._engine.device import DeviceEngine
-from mlrsnet._engine.host import HostEngine
+from mlrsnet._engine.device import DeviceBackend
+from mlrsnet._engine.host import HostBackend
 
 
 class NoReadBack(TorchDispatchMode):
@@ -40,7 +40,8 @@ def test_a_step_reads_nothing_back(schedule):
         lr.extend(12)
         lr.step(losses[0])
     with pytest.warns(UserWarning, match="a loss was not finite"):
-        assert lr.check()["step"] == 5
+        lr.report_problems()
+    assert lr.status()["step"] == 5
 
 
 def test_the_guard_itself_catches_a_read_back():
@@ -50,14 +51,14 @@ def test_the_guard_itself_catches_a_read_back():
 
 def test_host_and_device_engines_agree_step_by_step(schedule):
     rule = Rule(schedule, 5, 0.7, 1e-7, 30.0)
-    host = HostEngine(rule, 20, None, 0.1)
-    device = DeviceEngine(rule, 20, None, 0.1, torch.device("cpu"))
-    device.bind([0.1, 0.3], [1.0, 3.0])
+    host = HostBackend(rule, 20, None, 0.1)
+    device = DeviceBackend(rule, 20, None, 0.1, torch.device("cpu"))
+    device.bind([{"lr": 0.1}, {"lr": 0.3}], [1.0, 3.0])
     for step in range(26):
         loss = math.nan if step in (0, 7) else 2.0 - 0.06 * step + 0.3 * math.sin(step)
         host.step(loss)
         device.step(torch.tensor(loss))
-        assert device.group_lrs.tolist() == pytest.approx([host.lr, 3 * host.lr], rel=1e-4)
+        assert device.group_lrs.tolist() == pytest.approx([host.alpha(), 3 * host.alpha()], rel=1e-4)
     a, b = host.snapshot(), device.snapshot()
     assert {key: a[key] for key in ("step", "phase", "nonfinite", "outside")} == {
         key: b[key] for key in ("step", "phase", "nonfinite", "outside")
@@ -88,18 +89,18 @@ sys.path[:0] = sys.argv[1].split(os.pathsep)
 warnings.simplefilter("ignore")  # the interpreter computes with numpy, which talks about NaN
 import torch
 from cases import SCHEDULES
-from mlrsnet._engine.device import DeviceEngine
+from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.kernel import FusedStep
 from mlrsnet._engine.contract import Rule
 
 torch.manual_seed(1)
 rule = Rule(SCHEDULES[sys.argv[2]](), 5, 1.0, 1e-7, 30.0)
 device = torch.device("cpu")
-plain, fused = (DeviceEngine(rule, 12, None, 0.1, device) for _ in range(2))
+plain, fused = (DeviceBackend(rule, 12, None, 0.1, device) for _ in range(2))
 fused.kernel = FusedStep.build(rule, device)
 assert fused.kernel is not None
 for engine in (plain, fused):
-    engine.bind([0.1, 0.3, 0.0], [1.0, 3.0, 0.0])
+    engine.bind([{"lr": lr} for lr in (0.1, 0.3, 0.0)], [1.0, 3.0, 0.0])
 for step in range(16):
     loss = torch.tensor(math.nan if step in (0, 7) else 2.0 - 0.1 * step)
     plain.step(loss)

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
 from mlrsnet._engine.contract import Rule
-from mlrsnet._engine.device import DeviceEngine
+from mlrsnet._engine.device import DeviceBackend
 
 pytestmark = [
     pytest.mark.gpu,
@@ -92,7 +92,7 @@ def schedule(request):
 def test_the_kernel_equals_the_torch_path(schedule):
     rule = Rule(schedule, 5, 1.0, 1e-7, 50.0)
     device = torch.device("cuda", 0)
-    engines = [DeviceEngine(rule, STEPS, None, 0.1, device, fused=fused) for fused in (True, False)]
+    engines = [DeviceBackend(rule, STEPS, None, 0.1, device, fused=fused) for fused in (True, False)]
     for engine in engines:
         engine.bind([0.1, 0.2, 0.0], [1.0, 2.0, 0.0])
     for step in range(STEPS + 5):
@@ -146,7 +146,7 @@ def test_a_step_never_synchronises(schedule):
         lr.step(loss)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert lr.check()["step"] == 2 * STEPS + 1
+    assert lr.status()["step"] == 2 * STEPS + 1
 
 
 def test_phases_switch_and_extend_works_inside_a_graph(schedule):
@@ -154,10 +154,10 @@ def test_phases_switch_and_extend_works_inside_a_graph(schedule):
     k = schedule.num_phases
     for step in range(14):
         run.run([step])
-        assert run.lr.check()["phase"] == min(k * step // 12, k - 1)
+        assert run.lr.status()["phase"] == min(k * step // 12, k - 1)
     run.lr.extend(60)
     run.run([14])
-    assert run.lr.check()["phase"] == min(k * 14 // 60, k - 1)
+    assert run.lr.status()["phase"] == min(k * 14 // 60, k - 1)
 
 
 def test_a_captured_run_resumes_in_another_process_form(schedule):
@@ -180,7 +180,8 @@ def test_a_nonfinite_loss_inside_a_graph_is_held_and_told_later(schedule):
     with torch.no_grad():
         run.task.model[0].bias.copy_(good)
     with pytest.warns(UserWarning, match="a loss was not finite"):
-        report = run.lr.check()
+        run.lr.report_problems()
+    report = run.lr.status()
     assert (report["step"], report["nonfinite"]) == (5, 1)
 
 
@@ -229,8 +230,8 @@ def test_loading_the_optimizer_between_replays_keeps_the_lrs_in_step(schedule):
     run.run(range(5))
     run.optimizer.load_state_dict(run.optimizer.state_dict())
     run.run(range(5, 8))
-    assert run.lr.get_last_lr()[0].item() == run.lr.check()["lr"]
-    assert run.lr.check()["step"] == 8
+    assert run.lr.get_last_lr()[0].item() == run.lr.status()["lr"]
+    assert run.lr.status()["step"] == 8
 
 
 def test_a_graph_from_before_extend_cannot_be_exported(schedule):
@@ -256,7 +257,7 @@ def test_without_a_compiler_the_torch_path_is_used(monkeypatch, schedule):
     with pytest.warns(UserWarning, match="could not be compiled"):
         lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5)
     lr.step(torch.tensor(1.6, device="cuda"))
-    assert lr.check()["step"] == 1
+    assert lr.status()["step"] == 1
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

@@ -161,7 +161,7 @@ def test_a_range_that_cannot_be_measured_is_told(tensor_lr):
     weight.grad = torch.ones(4)
     with pytest.warns(UserWarning, match="relative range could not be measured, so the LR is 0"):
         lr.step(1.0)
-        lr.check()
+        lr.report_problems()
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-6, 1e-8])

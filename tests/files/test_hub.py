@@ -15,7 +15,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError, load
+from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError
 from mlrsnet._files import hub
 from mlrsnet.card import facts
 
@@ -138,10 +138,10 @@ def test_what_was_pushed_is_what_is_loaded(server, mine):
     files = server.repositories["me/mine"][-1][1]
     assert sorted(files) == ["README.md", "schedule.safetensors"]
     assert files["README.md"].decode() == mine.model_card("me/mine", license="mit")
-    loaded = load("hf://me/mine")
+    loaded = Schedule.load("hf://me/mine")
     assert loaded.fingerprint() == mine.fingerprint()
     assert loaded.card == CARD
-    assert load(address).fingerprint() == mine.fingerprint()
+    assert Schedule.load(address).fingerprint() == mine.fingerprint()
     assert {authorization for kind, _, authorization in server.requests if kind == "POST"} == {"Bearer hf_secret"}
 
 
@@ -150,8 +150,8 @@ def test_a_second_push_keeps_the_first_ones_address_valid(server, mine):
     other = Schedule(LSTMNet(5), CARD)
     second = other.push_to_hub("me/mine", token="x", message="Better")
     assert first != second
-    assert load(first).fingerprint() == mine.fingerprint()
-    assert load("hf://me/mine").fingerprint() == load(second).fingerprint() == other.fingerprint()
+    assert Schedule.load(first).fingerprint() == mine.fingerprint()
+    assert Schedule.load("hf://me/mine").fingerprint() == Schedule.load(second).fingerprint() == other.fingerprint()
 
 
 def test_a_training_takes_its_schedule_from_the_hub(server, mine):
@@ -179,17 +179,17 @@ def test_the_command_line_shows_a_shared_schedule(server, mine, tmp_path):
 
 def test_a_schedule_loaded_once_loads_without_a_network(server, mine, monkeypatch):
     mine.push_to_hub("me/mine", token="x")
-    load("hf://me/mine")
+    Schedule.load("hf://me/mine")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     asked = len(server.requests)
-    assert load("hf://me/mine").fingerprint() == mine.fingerprint()
+    assert Schedule.load("hf://me/mine").fingerprint() == mine.fingerprint()
     assert len(server.requests) == asked
 
 
 def test_without_a_network_the_error_says_so(server, mine, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ConnectionError, match=r"hf://me/mine: the Hub could not be reached .*HF_HUB_OFFLINE"):
-        load("hf://me/mine")
+        Schedule.load("hf://me/mine")
     with pytest.raises(ConnectionError, match=r"hf://me/mine: the Hub could not be reached"):
         mine.push_to_hub("me/mine", token="x")
 
@@ -210,7 +210,7 @@ def test_each_thing_that_may_be_missing_is_named(server, mine):
         f"hf://me/mine@{'0' * 40}": "has no such revision: pass a branch",
     }.items():
         with pytest.raises(ScheduleError, match=message):
-            load(address)
+            Schedule.load(address)
 
 
 def test_a_push_without_the_right_to_write_says_how_to_get_it(server, mine):
@@ -224,13 +224,13 @@ def test_a_name_that_is_not_owner_and_name_is_refused_before_anything_is_sent(se
     with pytest.raises(ValueError, match="must be owner/name, got"):
         mine.push_to_hub(name)
     with pytest.raises(ValueError, match="must be owner/name, got"):
-        load(f"hf://{name}")
+        Schedule.load(f"hf://{name}")
     assert not server.requests
 
 
 def test_an_empty_revision_is_refused():
     with pytest.raises(ValueError, match="must name a revision after '@', got 'hf://me/mine@'"):
-        load("hf://me/mine@")
+        Schedule.load("hf://me/mine@")
 
 
 def test_a_file_that_was_changed_or_is_a_pickle_is_never_used(server, mine, tmp_path):
@@ -238,16 +238,16 @@ def test_a_file_that_was_changed_or_is_a_pickle_is_never_used(server, mine, tmp_
     content = server.repositories["me/mine"][-1][1]["schedule.safetensors"]
     server.add("me/mine", {"schedule.safetensors": content[:-1] + bytes([content[-1] ^ 1])})
     with pytest.raises(ScheduleError, match="was changed after it was saved"):
-        load("hf://me/mine")
+        Schedule.load("hf://me/mine")
     torch.save({"a": 1}, tmp_path / "pickle")
     server.add("me/mine", {"schedule.safetensors": (tmp_path / "pickle").read_bytes()})
     with pytest.raises(ScheduleError, match=r"is a pickle .* was not opened"):
-        load("hf://me/mine")
+        Schedule.load("hf://me/mine")
 
 
 def test_without_huggingface_hub_one_line_says_what_to_install(mine, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for use in (lambda: load("hf://me/mine"), lambda: mine.push_to_hub("me/mine")):
+    for use in (lambda: Schedule.load("hf://me/mine"), lambda: mine.push_to_hub("me/mine")):
         with pytest.raises(ImportError, match=r"pip install 'mlrsnet\[hub\]'"):
             use()
 

@@ -238,11 +238,11 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader
 from test_accelerate import BATCH, CLASSES, cross_entropy, data, heavy_ball, model, weights
-from mlrsnet import LearnedLR, load
+from mlrsnet import LearnedLR
 from mlrsnet.integrations.accelerate import AcceleratedLR
 
 folder, torch_threads = sys.argv[2], torch.set_num_threads(1)
-schedule = load(folder + "/s.safetensors")
+schedule = Schedule.load(folder + "/s.safetensors")
 
 
 def train(name, kind, window=1, batch=BATCH, resume=False, first=0, last=8, **loading):

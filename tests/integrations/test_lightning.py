@@ -125,7 +125,7 @@ def test_a_loss_whose_gradients_are_thrown_away_is_thrown_away_too(paper):
 
     module, seen = LeavesEarly(), []
     callback = LearnedLRCallback(paper, num_classes=5)
-    callback._use = lambda lr: (seen.append(len(lr._pending)), LossFeed._use(callback, lr))
+    callback._use = lambda lr: (seen.append(len(lr.engine.losses.pending)), LossFeed._use(callback, lr))
     fit(module, [callback], accumulate_grad_batches=2)
     assert seen == [2, 2, 2]  # the third batch of every epoch never reaches a step
 

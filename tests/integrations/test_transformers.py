@@ -312,7 +312,7 @@ def test_every_training_starts_a_new_schedule(horizon, tmp_path):
     first = trainer.lr_scheduler
     trainer.train()
     assert trainer.lr_scheduler is not first
-    assert trainer.lr_scheduler.check()["step"] == 3
+    assert trainer.lr_scheduler.status()["step"] == 3
 
 
 def test_a_tiny_transformer_learns(horizon, tmp_path):

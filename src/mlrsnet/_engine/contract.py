@@ -1,25 +1,22 @@
-"""What an engine needs to know to turn losses into LRs, and what it remembers between steps."""
+"""What the engine promises: what decides an LR, what is remembered between steps, and what a backend can do."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from torch import Tensor
 
+from mlrsnet import _check, _features
+from mlrsnet.nets import ScheduleNet
 from mlrsnet.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class Rule:
-    """alpha_t = clip(scale * s_t * gamma * factor_t, min_lr, max_lr), the factor from the schedule.
+    """alpha_t = clip(scale * s_t * gamma * factor_t, min_lr, max_lr), with the factor from the schedule.
 
     s_t carries the range over to the optimizer: `gamma.optimizer_scale`, or |w_t| / |d_t| where the range is relative.
-
-    A step, in every engine:
-
-    1. A loss that is not finite is counted; nothing else changes.
-    2. f_0 is the first finite loss unless it was given; gamma follows the card. A first loss that gives no valid gamma
-       is refused: an error on the host, a counter on a device.
-    3. The network of the current phase reads loss and progress; its memory advances; alpha_t follows; t becomes t + 1.
     """
 
     schedule: Schedule
@@ -29,8 +26,30 @@ class Rule:
     max_lr: float = float("inf")
 
 
-class Report(TypedDict):
-    """Where an engine stands. NaN: not known yet; phase -1: before the first step."""
+def make_rule(schedule: Schedule, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
+    """A rule from the arguments of `LearnedLR`, checked."""
+    if num_classes is not None:
+        num_classes = _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
+    elif schedule.card.gamma.needs_classes:
+        raise ValueError(
+            f"num_classes must be given for the schedule {schedule.card.name!r}, got None: the range of its LRs depends "
+            "on it; pass the number of classes, or the size of the vocabulary"
+        )
+    low = _check.real("min_lr", min_lr)
+    high = math.inf if max_lr is None else _check.real("max_lr", max_lr)
+    if not 0 <= low <= high or high == 0:
+        raise ValueError(
+            f"min_lr and max_lr must satisfy 0 <= min_lr <= max_lr and max_lr > 0, got {min_lr!r} and {max_lr!r}"
+        )
+    return Rule(schedule, num_classes, _check.positive("scale", scale), low, high)
+
+
+class Status(TypedDict):
+    """Where a schedule stands. NaN means not known yet, phase -1 means before the first step.
+
+    step: steps taken. nonfinite, unusable: losses that were skipped, since they were not finite or gave no range.
+    outside: losses far outside the range that the schedule was learned on. lr: of the reference group.
+    """
 
     step: int
     phase: int
@@ -42,8 +61,8 @@ class Report(TypedDict):
     outside: int
 
 
-class Snapshot(Report):
-    """All that an engine remembers, as plain numbers and CPU tensors; any engine goes on from any other's."""
+class Snapshot(Status):
+    """All that a backend remembers, as plain numbers and CPU tensors. Any backend can continue from another's."""
 
     memory: Tensor
     history: Tensor
@@ -51,11 +70,86 @@ class Snapshot(Report):
 
 
 class Moment(NamedTuple):
-    """What the network reads at a step, for those who differentiate through it."""
+    """What the network reads at a step, for those who differentiate through it.
+
+    The network reads loss / divisor. alpha_t = clip(range * factor, min_lr, max_lr).
+    """
 
     divisor: float
-    """The network sees loss / divisor."""
     progress: float
     memory: Tensor
     range: float
-    """gamma times every other factor: alpha_t = clip(range * factor, min_lr, max_lr)."""
+
+
+class Backend(Protocol):
+    """Where the numbers of an engine live: on the host for float LRs, on a device for tensor LRs."""
+
+    rule: Rule
+    on_host: bool
+    optimizer_scale: float
+    ratio: Any
+    """|w| / |d| of the next step where the range is relative, else 1."""
+
+    carry: Any
+    """The `step.Carry` of the last step."""
+
+    def bind(self, groups: list[dict[str, Any]], ratios: list[float]) -> list[float]:
+        """Take over the LRs of the parameter groups: group i gets alpha_t * ratios[i]. Returns the ratios as held here."""
+
+    def is_bound(self, groups: list[dict[str, Any]]) -> bool:
+        """Whether these are the groups that `bind` saw."""
+
+    def step(self, loss: float | Tensor) -> None:
+        """Advance by one loss and set the groups' LRs."""
+
+    def set_ratio(self, ratio: Tensor) -> None:
+        """Set |w| / |d|; a ratio that is no positive number leaves the old one."""
+
+    def moment(self, loss: float) -> Moment:
+        """What the network would read if `loss`, a finite one, came now."""
+
+    def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
+        """Continue with other weights of the same networks."""
+
+    def set_memory(self, memory: Tensor) -> None:
+        """Continue with another memory."""
+
+    def copy_memory(self) -> Tensor:
+        """The network's memory now."""
+
+    def progress(self) -> Any:
+        """u of the next step."""
+
+    def alpha(self) -> float:
+        """The LR of the reference group now; waits for the device."""
+
+    def extend(self, total_steps: int) -> None:
+        """Set the number of steps of the whole training."""
+
+    def status(self) -> Status:
+        """Where it stands; waits for the device."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything that the next step depends on, as copies; waits for the device."""
+
+    def restore(self, saved: Snapshot) -> None:
+        """Continue from a snapshot."""
+
+
+def moment(backend: Backend, status: Status, total_steps: int, loss: float) -> Moment:
+    """What the network would read if `loss` came now, from where a backend stands."""
+    rule, schedule = backend.rule, backend.rule.schedule
+    first = loss if status["initial_loss"] != status["initial_loss"] else status["initial_loss"]
+    gamma = schedule.card.gamma(first, rule.num_classes) if status["phase"] < 0 else status["gamma"]
+    return Moment(
+        divisor=schedule.loss_divisor(first, rule.num_classes),
+        progress=_features.progress(status["step"], total_steps),
+        memory=backend.copy_memory().cpu(),
+        range=rule.scale * backend.optimizer_scale * gamma,
+    )
+
+
+def check_first_loss(rule: Rule, loss: float, name: str) -> None:
+    """Raise where a first loss gives no valid range or divisor; `name` is what the error calls it."""
+    rule.schedule.card.gamma(loss, rule.num_classes, name)
+    rule.schedule.loss_divisor(loss, rule.num_classes, name)

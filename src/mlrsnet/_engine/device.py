@@ -1,44 +1,28 @@
-"""The engine for tensor LRs: every number lives on the LR's device, nothing is read back, a CUDA graph can hold it all."""
+"""The backend for tensor LRs: every number lives on the LR's device, nothing is read back, a CUDA graph can hold it all."""
 
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import stack_module_state
 
 from mlrsnet import _check, _features
-from mlrsnet._engine.contract import Moment, Report, Rule, Snapshot
+from mlrsnet._engine import contract, relative
+from mlrsnet._engine.contract import Moment, Rule, Snapshot, Status
+from mlrsnet._engine.step import Carry, advance, status_of
+from mlrsnet._numbers import DEVICE
 from mlrsnet.nets import ScheduleNet, predict
 
 SPARE_STEPS, MOST_STEPS = 1024, 2**22
-"""The history has room for some steps past the horizon, up to a limit; its last place catches everything beyond."""
+"""The history has room for some steps past the end, up to a limit. Its last place catches everything beyond."""
+
+FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
-class Carry(NamedTuple):
-    """What a step hands to the next. NaN: not known yet; phase -1: before the first step."""
-
-    step: Tensor
-    phase: Tensor
-    nonfinite: Tensor
-    unusable: Tensor
-    outside: Tensor
-    initial_loss: Tensor
-    gamma: Tensor
-    lr: Tensor
-    memory: Tensor
-
-
-def begin(state: Tensor, lr: float) -> Carry:
-    """Before the first step: the network's initial memory and the optimizer's own LR, on the memory's device."""
-    count = torch.zeros((), dtype=torch.int64, device=state.device)
-    value = torch.full((), math.nan, device=state.device)
-    return Carry(count, count - 1, count, count, count, value, value, torch.full_like(value, lr), state)
-
-
-def advance(
+def advance_on_device(
     rule: Rule,
     weights: dict[str, Tensor],
     carry: Carry,
@@ -47,59 +31,27 @@ def advance(
     scale: float | Tensor,
     num_classes: Tensor | None = None,
 ) -> Carry:
-    """One step as a pure function of tensors, which `torch.vmap` batches; see `Rule` for what a step is.
+    """`step.advance` of tensors, which `torch.vmap` batches. `weights`: of all phases, stacked along the first dimension."""
+    net = rule.schedule.net
 
-    Args:
-        weights: the phases' weights, stacked along the first dimension.
-        loss: a float32 scalar.
-        scale: the whole factor before gamma.
-        num_classes: instead of the rule's, for trainings side by side that differ in it.
-    """
-    net, card, k = rule.schedule.net, rule.schedule.card, rule.schedule.num_phases
-    classes = rule.num_classes if num_classes is None else num_classes
-    finite = torch.isfinite(loss)
-    initial_loss = torch.where(carry.initial_loss.isnan(), loss, carry.initial_loss)
-    phase = torch.clamp(k * carry.step // total_steps, max=k - 1)
+    def network(scaled: Tensor, progress: Tensor, phase: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = {name: _of_phase(stacked, phase) for name, stacked in weights.items()}
+        return predict(net, scaled.to(memory.dtype), progress, memory, chosen)
 
-    begins = carry.phase < 0
-    fresh = card.gamma.formula(torch.where(begins, initial_loss, loss), classes)
-    renews = begins | (phase != carry.phase) if card.gamma.policy == "per-phase" else begins
-    gamma = torch.where(renews & torch.isfinite(fresh) & (fresh > 0), fresh, carry.gamma)
-    divisor = torch.ones_like(loss)
-    if net.loss_scale == "log_classes" and classes is not None:
-        divisor = divisor * (classes.log() if isinstance(classes, Tensor) else math.log(classes))
-    elif net.loss_scale != "none":
-        divisor = initial_loss
-    usable = (gamma > 0) & (divisor > 0)  # false for NaN
-    taken = finite & usable
-
-    scaled = torch.where(taken, loss / divisor, 0.0)
-    low, high = card.warn_outside
-    if k == 1:
-        chosen = {name: stacked[0] for name, stacked in weights.items()}
-    else:
-        chosen = {name: stacked.index_select(0, phase.view(1)).squeeze(0) for name, stacked in weights.items()}
-    progress = _features.progress(carry.step, total_steps)
-    factor, memory = predict(net, scaled.to(carry.memory.dtype), progress, carry.memory, chosen)
-    lr = torch.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)
-    return Carry(
-        step=carry.step + taken,
-        phase=torch.where(taken, phase, carry.phase),
-        nonfinite=carry.nonfinite + ~finite,
-        unusable=carry.unusable + (finite & ~usable),
-        outside=carry.outside + (taken & ((scaled < low) | (scaled > high))),
-        initial_loss=torch.where(taken, initial_loss, carry.initial_loss),
-        gamma=torch.where(taken, gamma, carry.gamma),
-        lr=torch.where(taken, lr, carry.lr),
-        memory=torch.where(taken, memory, carry.memory),
-    )
+    return advance(rule, carry, loss, total_steps, scale, network, DEVICE, num_classes)
 
 
-class DeviceEngine:
-    """Algorithm 2 on a device. On CUDA a step of an `LSTMNet` or a `TrendNet` is one Triton kernel; elsewhere, plain torch calls.
+def _of_phase(stacked: Tensor, phase: Tensor) -> Tensor:
+    return stacked[0] if len(stacked) == 1 else stacked.index_select(0, phase.view(1)).squeeze(0)
+
+
+class DeviceBackend:
+    """See `contract.Backend`. On CUDA a step of an `LSTMNet` or a `TrendNet` is one Triton kernel, else plain torch calls.
 
     Buffers are allocated once and written in place, so a captured step stays valid across `restore` and `extend`.
     """
+
+    on_host = False
 
     def __init__(
         self,
@@ -115,9 +67,6 @@ class DeviceEngine:
         self.rule, self.device, self.optimizer_scale = rule, device, 1.0
         phases = [copy.deepcopy(phase).to(device) for phase in rule.schedule.phases]
         self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
-        if initial_loss is not None:
-            rule.schedule.card.gamma(initial_loss, rule.num_classes, "initial_loss")
-            rule.schedule.loss_divisor(initial_loss, rule.num_classes, "initial_loss")
         self.counts = torch.zeros(6, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
         self.ratio = torch.ones((), device=device)
@@ -125,34 +74,45 @@ class DeviceEngine:
         self.carry.phase.fill_(-1)
         self.carry.lr.fill_(lr)
         if initial_loss is not None:
+            contract.check_first_loss(rule, initial_loss, "initial_loss")
             self.carry.initial_loss.fill_(initial_loss)
         self.retired: list[Tensor] = []
         self.history = torch.empty(0, dtype=torch.float32, device=device)
-        self.group_lrs = self.ratios = torch.empty(0, dtype=torch.float32, device=device)
+        self.group_lrs, self.ratios = torch.ones(2, 1, dtype=torch.float32, device=device)
+        self.lrs: list[Tensor] = []
         self.extend(total_steps)
-        self.bind([lr], [1.0])
         self.kernel: Any = _kernel(rule, device) if fused else None
         if self.kernel is not None:
             self._try_kernel()
 
-    def bind(self, lrs: list[float], ratios: list[float]) -> list[Tensor]:
-        """Take over the parameter groups' LRs; group i's is the i-th tensor returned, alpha_t * ratios[i] from now on."""
-        if len(lrs) != len(self.group_lrs):
-            self.group_lrs, self.ratios = torch.empty(2, len(lrs), dtype=torch.float32, device=self.device)
-        self.group_lrs.copy_(torch.tensor(lrs, dtype=torch.float32))
-        self.ratios.copy_(torch.tensor(ratios, dtype=torch.float32))
-        return list(self.group_lrs.unbind())
+    def bind(self, groups: list[dict[str, Any]], ratios: list[float]) -> list[float]:
+        """See `Backend`. The groups' LRs become tensors of this backend: nothing is copied in a step, and groups that were
+        made from one default tensor no longer share it.
+        """
+        if len(groups) != len(self.group_lrs):
+            self.group_lrs, self.ratios = torch.empty(2, len(groups), dtype=torch.float32, device=self.device)
+        self.group_lrs.copy_(torch.tensor([float(group["lr"]) for group in groups]))
+        self.ratios.copy_(torch.tensor(ratios))
+        self.lrs = list(self.group_lrs.unbind())
+        for group, lr in zip(groups, self.lrs, strict=True):
+            group["lr"] = lr
+        return [float(ratio) for ratio in torch.tensor(ratios)]
+
+    def is_bound(self, groups: list[dict[str, Any]]) -> bool:
+        """See `Backend`; by the groups' LR tensors."""
+        return len(groups) == len(self.lrs) and all(a["lr"] is b for a, b in zip(groups, self.lrs, strict=True))
 
     @torch.no_grad()
-    def step(self, loss: Tensor) -> None:
-        """Advance by one loss; `group_lrs` holds the LRs afterwards."""
+    def step(self, loss: float | Tensor) -> None:
+        """See `Backend`."""
+        loss = self._here(loss)
         scale = self.rule.scale * self.optimizer_scale
         if self.kernel is not None:
             with torch.cuda.device_of(loss):
                 self.kernel(loss, scale, **self._buffers())
             return
         with torch.autocast(self.device.type, enabled=False):
-            carry = advance(
+            carry = advance_on_device(
                 self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale * self.ratio
             )
         taken = carry.step > self.carry.step
@@ -162,22 +122,17 @@ class DeviceEngine:
         for buffer, value in zip(self.carry, carry, strict=True):
             buffer.copy_(value)
 
+    def set_ratio(self, ratio: Tensor) -> None:
+        """See `Backend`."""
+        self.ratio.copy_(relative.usable(ratio.to(self.device), self.ratio))
+
     def moment(self, loss: float) -> Moment:
-        """What the network would read if `loss`, finite, came now; synchronises."""
-        schedule, classes = self.rule.schedule, self.rule.num_classes
-        step, phase, *_, total_steps = self.counts.tolist()
-        initial_loss, gamma, _ = self.values.tolist()
-        f_0 = loss if math.isnan(initial_loss) else initial_loss
-        return Moment(
-            schedule.loss_divisor(f_0, classes),
-            _features.progress(step, total_steps),
-            self.carry.memory.cpu(),
-            self.rule.scale * self.optimizer_scale * (schedule.card.gamma(f_0, classes) if phase < 0 else gamma),
-        )
+        """See `Backend`; waits for the device."""
+        return contract.moment(self, self.status(), int(self.total_steps), loss)
 
     @torch.no_grad()
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
-        """Go on with other weights of the same networks, in place."""
+        """See `Backend`; in place."""
         if self.kernel is not None:
             self.kernel.set_weights(nets)
             return
@@ -185,23 +140,23 @@ class DeviceEngine:
             stacked.copy_(torch.stack([net.get_parameter(name) for net in nets]))
 
     def set_memory(self, memory: Tensor) -> None:
-        """Go on with another memory, in place."""
+        """See `Backend`; in place."""
         self.carry.memory.copy_(memory)
 
     def copy_memory(self) -> Tensor:
-        """The network's memory now."""
+        """See `Backend`."""
         return self.carry.memory.clone()
 
     def progress(self) -> Tensor:
-        """u of the next step."""
+        """See `Backend`."""
         return _features.progress(self.carry.step, self.total_steps)
 
     def alpha(self) -> float:
-        """The LR of the reference group now; synchronises."""
+        """See `Backend`."""
         return float(self.carry.lr)
 
     def extend(self, total_steps: int) -> None:
-        """Set the horizon. The history grows; a step captured before goes on writing into the old, shorter one."""
+        """See `Backend`. The history grows; a step that was captured before still writes into the old, shorter one."""
         self.total_steps.fill_(total_steps)
         size = min(total_steps + SPARE_STEPS, MOST_STEPS)
         if size > len(self.history):
@@ -209,30 +164,20 @@ class DeviceEngine:
             self.history = torch.full((size,), math.nan, dtype=torch.float32, device=self.device)
             self.history[: len(self.retired[-1])] = self.retired[-1]
 
-    def report(self) -> Report:
-        """Where it stands; synchronises."""
-        counts, values = self.counts.tolist(), self.values.tolist()
-        return Report(
-            step=counts[0],
-            phase=counts[1],
-            nonfinite=counts[2],
-            unusable=counts[3],
-            outside=counts[4],
-            initial_loss=values[0],
-            gamma=values[1],
-            lr=values[2],
-        )
+    def status(self) -> Status:
+        """See `Backend`."""
+        return status_of(Carry._make((*self.counts[:5].tolist(), *self.values.tolist(), None)))
 
     def snapshot(self) -> Snapshot:
-        """Everything that the next step depends on; synchronises."""
+        """See `Backend`."""
         kept = min(int(self._calls()), len(self.history) - 1)
         history = self.history[:kept].cpu().double()
         return Snapshot(
-            **self.report(), memory=self.carry.memory.cpu().clone(), history=history, ratio=float(self.ratio)
+            **self.status(), memory=self.carry.memory.cpu().clone(), history=history, ratio=float(self.ratio)
         )
 
     def restore(self, saved: Snapshot) -> None:
-        """Go on from a snapshot, in place."""
+        """See `Backend`; in place."""
         counts = [saved["step"], saved["phase"], saved["nonfinite"], saved["unusable"], saved["outside"]]
         values = [saved["initial_loss"], saved["gamma"], saved["lr"]]
         self.counts[:5] = torch.tensor(counts, device=self.device)
@@ -243,17 +188,17 @@ class DeviceEngine:
         self.history[: len(kept)] = kept.to(self.history)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A pickle gives every view a storage of its own."""
+        """A pickle gives every view its own storage: take the views again."""
         self.__dict__.update(state)
         self._view(self.carry.memory)
 
     def _view(self, memory: Tensor) -> None:
-        """Names for the places of `counts` and `values`."""
+        """Name the places of `counts` and `values`."""
         self.carry = Carry._make((*self.counts[:5], *self.values, memory))
         self.total_steps = self.counts[5]
 
     def _try_kernel(self) -> None:
-        """Compile on copies, before a graph capture could be disturbed by it; without a C compiler, do without."""
+        """Compile on copies, before any graph capture. Without a C compiler, use torch calls."""
         try:
             copies = {name: buffer.clone() for name, buffer in self._buffers().items()}
             with torch.cuda.device(self.device):
@@ -275,19 +220,25 @@ class DeviceEngine:
             "ratio": self.ratio,
         }
 
+    def _here(self, loss: float | Tensor) -> Tensor:
+        """The loss on this device, without waiting for it; a float that overflows float32 is not finite."""
+        if not isinstance(loss, Tensor):
+            return torch.full((), loss if abs(loss) <= FLOAT32_MAX else loss * math.inf, device=self.device)
+        return loss.to(self.device, non_blocking=self.device.type == "cuda")
+
     def _calls(self) -> Tensor:
-        """Steps taken and not taken: how many LRs were in force so far."""
+        """How many steps were asked for, taken or not: how many LRs are on record."""
         return self.carry.step + self.carry.nonfinite + self.carry.unusable
 
 
 def _kernel(rule: Rule, device: torch.device) -> Any:
-    """The fused step, where this device and network have one."""
+    """The fused step, if this device and network have one."""
     kernel = _kernels(device)
     return kernel and kernel.FusedStep.build(rule, device)
 
 
 def fused_members(rule: Rule, members: int, device: torch.device) -> Any:
-    """The fused step of many networks at once, where this device and network have one and it can be compiled."""
+    """The fused step of many networks at once, if this device and network have one and it compiles."""
     kernel = _kernels(device)
     fused = kernel and kernel.FusedMembers.build(rule, members, device)
     if fused is None:
@@ -313,7 +264,7 @@ def fused_members(rule: Rule, members: int, device: torch.device) -> Any:
 
 
 def _kernels(device: torch.device) -> Any:
-    """The module with the kernels, where this device can run them."""
+    """The module with the kernels, if this device can run them."""
     if device.type != "cuda":
         return None
     try:

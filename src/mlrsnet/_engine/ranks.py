@@ -7,7 +7,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 Group = dist.ProcessGroup | Literal[False] | None
-"""None: the default group when there is one. False: every rank on its own."""
+"""None: the default group, if there is one. False: every rank on its own."""
+
+
+def check_group(group: object) -> None:
+    """Refuse what is no group of processes."""
+    if not (group is None or group is False or isinstance(group, dist.ProcessGroup)):
+        raise TypeError(f"process_group must be a ProcessGroup, None or False, got {group!r}: pass dist.new_group(...)")
 
 
 def num_ranks(group: Group) -> int:
@@ -26,7 +32,7 @@ def sum_over_ranks(numbers: Tensor, group: Group) -> Tensor:
 
 
 def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Tensor:
-    """The mean of `loss` over the ranks of a group; `loss` itself where there is only one rank."""
+    """The mean of `loss` over the ranks of a group; `loss` itself if there is only one rank."""
     ranks = num_ranks(group)
     if ranks == 1:
         return loss
@@ -36,7 +42,7 @@ def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Ten
 
 @torch.no_grad()
 def share_from_first(tensor: Tensor, group: Group) -> None:
-    """Overwrite a tensor on every rank with that of the group's first one."""
+    """Overwrite a tensor on every rank with the one of the group's first rank."""
     if num_ranks(group) > 1:
         shared = tensor.to(_served(tensor.device, group), copy=True)
         dist.broadcast(shared, src=dist.get_global_rank(group, 0) if group else 0, group=group or None)
@@ -44,7 +50,7 @@ def share_from_first(tensor: Tensor, group: Group) -> None:
 
 
 def _served(device: torch.device, group: Group) -> torch.device:
-    """The device itself where the group's backends serve it, else one that they serve."""
+    """The device itself if the group's backends serve it, else one that they serve."""
     if num_ranks(group) == 1:
         return device
     served = [pair.split(":")[0] for pair in dist.get_backend_config(group or None).split(",")]

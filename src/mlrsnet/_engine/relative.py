@@ -1,8 +1,8 @@
-"""The relative range: alpha_t = r_t |w_t| / |d_t|, so that a step moves the weights by a part r_t of their own length.
+"""The relative range: alpha_t = r_t |w_t| / |d_t|. Every step moves the weights by a fraction r_t of their own length.
 
-w_t: all weights of the optimizer that have a gradient, as one vector. d_t: what the step that follows would subtract from them at
-an LR of 1 (with a group's share, momentum and weight decay), computed from gradients and the optimizer's state before the step.
-A relative step does not depend on the scale of weights or gradients, so one r serves networks whose LRs differ a hundredfold.
+w_t: all weights of the optimizer that have a gradient, as one vector. d_t: what the next step would subtract from them at an
+LR of 1, with momentum, weight decay and the group's share, computed from gradients and the optimizer's state. A relative step
+does not depend on the scale of weights or gradients, so one r serves networks whose LRs differ a hundredfold.
 """
 
 import math
@@ -14,12 +14,16 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+UNMEASURED = (
+    "the schedule's relative range could not be measured, so the LR is 0: call step(loss) after loss.backward() and before "
+    "zero_grad(), with weights that are not all 0"
+)
 SMALLEST_RATIO = 1e-12
-"""Where there is no length to compare with, at the first step."""
+"""Before anything has been measured."""
 
 
 def check(optimizer: Optimizer) -> None:
-    """Only optimizers whose direction is known, with weights that are whole."""
+    """Refuse optimizers whose direction is not known, and sharded weights."""
     if any(_is_sharded(parameter) for group in optimizer.param_groups for parameter in group["params"]):
         raise ValueError(
             "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: use a "
@@ -34,7 +38,7 @@ def check(optimizer: Optimizer) -> None:
 
 @torch.no_grad()
 def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
-    """|w| / |d|, a float32 scalar on the weights' device; `shares` are the groups' LRs as parts of alpha."""
+    """|w| / |d|, a float32 scalar on the weights' device. `shares`: the groups' LRs divided by alpha."""
     weights, directions = [], []
     for group, share in zip(optimizer.param_groups, shares, strict=True):
         members = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -48,7 +52,7 @@ def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
 
 
 def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -> None:
-    """Gradients have to be what the optimizer will use when the LR is set; `where` is the framework."""
+    """Refuse a framework, called `where`, whose gradients change between the LR and the optimizer's step."""
     if scaled or clips_later:
         wrong = (
             "scales them (fp16): train in bf16 or fp32" if scaled else "clips them afterwards: train without clipping"
@@ -60,12 +64,12 @@ def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -
 
 
 def usable(new: Tensor, old: Tensor) -> Tensor:
-    """The new ratio, or the old one where there is none: a gradient that is not finite, or no gradient at all."""
+    """The new ratio, or the old one if there is no new one: no gradient, or one that is not finite."""
     return torch.where(torch.isfinite(new) & (new > 0), new, old)
 
 
 def _is_sharded(parameter: Tensor) -> bool:
-    """FSDP2's parameters are DTensors; FSDP's are views of this process' part, which torch marks."""
+    """FSDP2's parameters are DTensors. FSDP's are views of this process's part, which torch marks."""
     return isinstance(parameter, DTensor) or bool(getattr(parameter, "_fsdp_flattened", False))
 
 
@@ -74,7 +78,7 @@ def _length(tensors: list[Tensor]) -> Tensor:
 
 
 def _direction(optimizer: Optimizer, group: dict[str, Any], weight: Tensor) -> Tensor:
-    """What the next step subtracts from a weight at an LR of 1; nothing is changed."""
+    """What the next step subtracts from a weight at an LR of 1. Changes nothing."""
     gradient, decay = weight.grad, group["weight_decay"]
     assert gradient is not None
     gradient = -gradient if group["maximize"] else gradient

@@ -1,4 +1,4 @@
-"""How many steps an optimizer takes between two of its schedule's: what gives a loop in the wrong order away."""
+"""How many steps an optimizer takes between two steps of its schedule. More than one means a loop in the wrong order."""
 
 from contextlib import suppress
 from typing import Any
@@ -9,9 +9,9 @@ from torch.optim import Optimizer
 
 
 class StepCounter:
-    """Counts an optimizer's steps by its hooks, on the host. A step inside a step, as a subclass takes it, is one.
+    """Counts an optimizer's steps on the host, by its hooks. A subclass's step that calls its parent's counts once.
 
-    It holds numbers only: it can be pickled and copied, and keeps nobody alive.
+    It holds numbers only, so it can be pickled and copied, and keeps no object alive.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class StepCounter:
         self._told = False
 
     def watch(self, optimizer: Optimizer) -> None:
-        """Begin to count; without hooks there is nothing to count."""
+        """Begin to count. An optimizer without hooks is not counted."""
         self._open = 0
         with suppress(AttributeError):  # of a class that does not call Optimizer.__init__
             optimizer.register_step_pre_hook(self._enter)
@@ -31,7 +31,7 @@ class StepCounter:
         return steps
 
     def too_many(self, usual: float) -> int:
-        """Steps since the last call, if they are more than usual: the first time only, else 0."""
+        """Steps since the last call if they are more than usual, the first time this happens; else 0."""
         steps = self.take()
         if self._told or steps <= usual:
             return 0
@@ -39,7 +39,7 @@ class StepCounter:
         return steps
 
     def trust(self) -> None:
-        """Call no number of steps too many from now on."""
+        """Never call any number of steps too many again."""
         self._told = True
 
     def _enter(self, optimizer: Optimizer, *_: Any) -> None:
@@ -53,5 +53,5 @@ class StepCounter:
 
 
 def _moves(lr: float | Tensor) -> bool:
-    """False for an LR of 0, at which torch.distributed.checkpoint steps to create the state; a device is not asked."""
+    """False for an LR of 0, with which torch.distributed.checkpoint steps to create the state. A device is not asked."""
     return bool(lr) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else True

@@ -17,7 +17,8 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 import mlrsnet
-from mlrsnet import card, pretrained
+from mlrsnet import card
+from mlrsnet._files import names
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import LSTMNet
 from mlrsnet.schedule import Schedule
@@ -49,7 +50,7 @@ def facts() -> dict[str, dict[str, str]]:
             extra: ", ".join(f"{name} {_version(name)}" for name in names) for extra, names in _extras().items()
         },
         "devices": dict(_devices()),
-        "schedules": {name: str(path) for name, path in sorted(pretrained.available().items())},
+        "schedules": {name: str(path) for name, path in sorted(names.available().items())},
         "settings": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     }
 
@@ -83,8 +84,8 @@ def _checks() -> dict[str, Callable[[], None]]:
 
 
 def _schedules_give_lrs() -> None:
-    for name in pretrained.available():
-        lrs = pretrained.load(name).simulate([2.3, 1.5, 0.7], num_classes=10)
+    for name in names.available():
+        lrs = Schedule.load(name).simulate([2.3, 1.5, 0.7], num_classes=10)
         if not all(0 < lr < float("inf") for lr in lrs):
             raise AssertionError(f"{name} gave the LRs {lrs}")
 

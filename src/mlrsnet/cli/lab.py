@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mlrsnet import _check, pretrained
+from mlrsnet import Schedule, _check
 from mlrsnet.cli.parser import Parser, add_command
 
 Words = argparse.Namespace
@@ -250,7 +250,7 @@ def _add_tensorboard(command: argparse.ArgumentParser) -> None:
 def _demo(words: Words) -> None:
     epochs = _check.whole_number("--epochs", words.epochs)
     seeds = _check.whole_number("--seeds", words.seeds)
-    schedule = pretrained.load(words.schedule) if words.schedule else None
+    schedule = Schedule.load(words.schedule) if words.schedule else None
     generations = _check.whole_number("--generations", words.generations)
     _screen("demo").show_demo(generations, epochs, seeds, schedule, words.out, words.device)
 

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from mlrsnet import pretrained
+from mlrsnet._files import names
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.cli.parser import Parser, add_command
 from mlrsnet.nets import LAYOUTS
@@ -67,7 +67,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    for name, path in sorted(pretrained.available().items()):
+    for name, path in sorted(names.available().items()):
         try:
             print(f"{name:24} {Schedule.load(path).card.description}")
         except ScheduleError as error:
@@ -75,7 +75,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    schedule = pretrained.load(arguments.schedule)
+    schedule = Schedule.load(arguments.schedule)
     print(schedule.describe())
     if arguments.plot:
         schedule.plot(arguments.plot)
@@ -88,12 +88,12 @@ def _show(arguments: argparse.Namespace) -> None:
 def _import(arguments: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", arguments.name):
         raise ValueError(f"--name must be letters, digits, '.', '_' and '-', got {arguments.name!r}")
-    if arguments.out is None and (pretrained.SHIPPED / f"{arguments.name}{pretrained.SUFFIX}").is_file():
+    if arguments.out is None and (names.SHIPPED / f"{arguments.name}{names.SUFFIX}").is_file():
         raise ValueError(
             f"--name must not be that of a shipped schedule, which is always the one that is loaded, got {arguments.name!r}: "
             "choose another, or pass --out FILE"
         )
-    path = arguments.out or pretrained.user_folder() / f"{arguments.name}{pretrained.SUFFIX}"
+    path = arguments.out or names.user_folder() / f"{arguments.name}{names.SUFFIX}"
     Schedule.from_official(arguments.checkpoints, layout=arguments.layout, name=arguments.name).save(path)
     use = arguments.out or arguments.name
     print(f"wrote {path}\nuse it: mlrsnet.LearnedLR(optimizer, {str(use)!r}, total_steps=..., num_classes=...)")
@@ -101,7 +101,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
 def _simulate(arguments: argparse.Namespace) -> None:
     losses = _read_losses(arguments.losses)
-    schedule = pretrained.load(arguments.schedule)
+    schedule = Schedule.load(arguments.schedule)
     gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
     lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes)
     print("step,loss,part of the weights" if schedule.card.gamma.policy == "relative" else "step,loss,lr")

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from mlrsnet._engine.contract import Rule
-from mlrsnet._engine.device import Carry, advance, begin, fused_members
+from mlrsnet._engine.device import advance_on_device, fused_members
+from mlrsnet._engine.step import Carry, begin
 from mlrsnet.schedule import Schedule
 
 
@@ -89,7 +90,7 @@ class Networks:
         return self.carry.lr
 
     def _one(self, weights: dict[str, Tensor], carry: Carry, loss: Tensor, scale: Tensor, num_classes: Tensor) -> Carry:
-        return advance(self.rule, weights, carry, loss, self.total_steps, scale, num_classes)
+        return advance_on_device(self.rule, weights, carry, loss, self.total_steps, scale, num_classes)
 
 
 class Table:

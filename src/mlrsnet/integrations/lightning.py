@@ -23,7 +23,6 @@ from mlrsnet._engine import relative
 from mlrsnet.integrations._rehearsal import any_optimizer, check_arguments
 from mlrsnet.metatrain import MetaTrainer
 from mlrsnet.nets import ScheduleNet
-from mlrsnet.pretrained import load
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
@@ -71,14 +70,14 @@ class LossFeed(Callback):
         if self.lr.is_relative:
             scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
             relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
-        self.lr.trust_order()  # it is this callback's, and the Trainer steps where a batch was left out too
+        self.lr.engine.optimizer_steps.trust()  # the Trainer also steps where a batch was left out
         self._waiting = self._closed = False
         self._defer_monitors(trainer)
 
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
         """A new accumulation window: a loss that still waits belongs to gradients that are thrown away."""
         if self.lr is not None:
-            self.lr.forget()
+            self.lr.discard()
             self._waiting = False
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
@@ -242,7 +241,11 @@ class LearnedLRCallback(_Resumable):
     ) -> None:
         super().__init__()
         self.total_steps = total_steps
-        self._arguments = {"schedule": load(schedule), "num_classes": num_classes, **options}
+        self._arguments = {
+            "schedule": schedule if isinstance(schedule, Schedule) else Schedule.load(schedule),
+            "num_classes": num_classes,
+            **options,
+        }
         check_arguments(total_steps=total_steps, **self._arguments)
 
     def state_dict(self) -> dict[str, Any]:
@@ -411,12 +414,12 @@ class _InsideTrainer(MetaTrainer):
 
     def count_skipped(self) -> None:
         """A step that the GradScaler skipped: the LR goes on, the network learns nothing."""
-        loss = self.lr._collect(None)
+        loss = self.engine.losses.collect(None)
         assert loss is not None
         if self.update_due:
             self._skip("the GradScaler skipped the step")
         self._remember(loss)
-        self.lr._advance(loss)
+        self.engine.advance(loss)
         self._count()
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from mlrsnet import pretrained
+from mlrsnet._files import names
 from mlrsnet.lab import tasks
 from mlrsnet.lab.deciders import learned
 from mlrsnet.lab.spec import RunSpec
@@ -16,8 +16,8 @@ def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
         found["task"] = Path(spec.task).expanduser()
     if spec.schedule == "learned" and (schedule := spec.schedule_options.get("schedule")) is not None:
         place = learned.find(schedule, folder)
-        found["schedule"] = place if isinstance(place, Path) else pretrained.available().get(place, Path(place))
-    return {name: path for name, path in found.items() if path.is_file() and path.parent != pretrained.SHIPPED}
+        found["schedule"] = place if isinstance(place, Path) else names.available().get(place, Path(place))
+    return {name: path for name, path in found.items() if path.is_file() and path.parent != names.SHIPPED}
 
 
 def digests(spec: RunSpec, folder: Path | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mlrsnet import pretrained
+from mlrsnet import Schedule
 from mlrsnet.lab.deciders.base import Decider, Setting
 from mlrsnet.scheduler import LearnedLR
 
@@ -30,7 +30,7 @@ class Learned(Decider):
         self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
     ) -> None:
         super().__init__(setting)
-        chosen = pretrained.load(find(schedule, setting.folder))
+        chosen = Schedule.load(find(schedule, setting.folder))
         if phases is not None:
             chosen = chosen.choose(phases)
         if setting.is_text and chosen.card.gamma.needs_classes:
@@ -50,7 +50,7 @@ class Learned(Decider):
 
     def scalars(self) -> dict[str, float]:
         """The range of the LR."""
-        return {"gamma": float(self.learned.check()["gamma"])}
+        return {"gamma": float(self.learned.status()["gamma"])}
 
     def state_dict(self) -> dict[str, Any]:
         """LearnedLR's."""

@@ -77,7 +77,7 @@ class MLRSNet(Decider):
 
     def scalars(self) -> dict[str, float]:
         """The range of the LR, and what the last meta-update saw."""
-        found = {"gamma": float(self.meta.lr.check()["gamma"])}
+        found = {"gamma": float(self.meta.lr.status()["gamma"])}
         if self.meta.last_hypergradient is not None:
             found["hypergradient"] = self.meta.last_hypergradient
         return found

@@ -8,7 +8,7 @@ shrink all of it together.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet import pretrained
+from mlrsnet._files import names
 from mlrsnet.lab.recipes.base import Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
@@ -134,7 +134,7 @@ SHIPPED_NOTE = (
 
 def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
     """A schedule that nobody has to learn first; said to be missing where it is not there."""
-    if schedule in pretrained.available():
+    if schedule in names.available():
         options = {"schedule": schedule}
         return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
     how = ": `mlrsnet schedules import` adds the authors' checkpoints" if schedule == "official" else ""

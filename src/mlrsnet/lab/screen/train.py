@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from mlrsnet import _check, pretrained
-from mlrsnet._files import hub
+from mlrsnet import _check
+from mlrsnet._files import hub, names
 from mlrsnet.lab import deciders, records, tasks
 from mlrsnet.lab.board import Board
 from mlrsnet.lab.lock import RunInUseError
@@ -51,11 +51,11 @@ def _with_learned(fields: Mapping[str, Any], options: Sequence[Option]) -> tuple
     name = fields.get("schedule")
     if name is None or name in deciders.SCHEDULES:
         return fields, options
-    known = pretrained.available()
-    if name not in known and not name.startswith(hub.PREFIX) and not name.endswith(pretrained.SUFFIX):
+    known = names.available()
+    if name not in known and not name.startswith(hub.PREFIX) and not name.endswith(names.SUFFIX):
         every = ", ".join([*deciders.SCHEDULES, *sorted(known)])
         raise ValueError(
-            f"schedule must be one of {every}, the path of a {pretrained.SUFFIX} file or hf://owner/name; got {name!r}"
+            f"schedule must be one of {every}, the path of a {names.SUFFIX} file or hf://owner/name; got {name!r}"
         )
     return {**fields, "schedule": "learned"}, [("schedule", "schedule", name), *options]
 

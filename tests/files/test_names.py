@@ -1,6 +1,7 @@
 import pytest
 
-from mlrsnet import LSTMNet, Schedule, ScheduleError, load, pretrained
+from mlrsnet import LSTMNet, Schedule, ScheduleError, list_schedules
+from mlrsnet._files import names
 
 
 @pytest.fixture
@@ -12,22 +13,27 @@ def home(tmp_path, monkeypatch):
 def test_a_kept_schedule_loads_by_name_and_by_path(home):
     schedule = Schedule(LSTMNet(4))
     schedule.save(home / "mine.safetensors")
-    assert load("mine").fingerprint() == schedule.fingerprint()
-    assert load(home / "mine.safetensors").fingerprint() == schedule.fingerprint()
-    assert load(schedule) is schedule
+    assert Schedule.load("mine").fingerprint() == schedule.fingerprint()
+    assert Schedule.load(home / "mine.safetensors").fingerprint() == schedule.fingerprint()
 
 
 def test_a_missing_name_lists_what_there_is(home):
     Schedule(LSTMNet(4)).save(home / "mine.safetensors")
     with pytest.raises(ScheduleError, match=r"there is no schedule named 'nope'; known: .*mine"):
-        load("nope")
+        Schedule.load("nope")
 
 
 def test_a_missing_file_is_not_taken_for_a_name(home):
     with pytest.raises(ScheduleError, match="there is no schedule file"):
-        load("folder/nope.safetensors")
+        Schedule.load("folder/nope.safetensors")
 
 
 def test_every_shipped_schedule_loads():
-    for file in pretrained.SHIPPED.glob("*.safetensors"):
+    for file in names.SHIPPED.glob("*.safetensors"):
         assert Schedule.load(file).card.name == file.stem
+
+
+def test_the_names_that_load_are_listed(home):
+    Schedule(LSTMNet(4)).save(home / "mine.safetensors")
+    assert list_schedules() == sorted(["mine", *(file.stem for file in names.SHIPPED.glob("*.safetensors"))])
+    assert "universal" in list_schedules()

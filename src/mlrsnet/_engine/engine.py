@@ -1,0 +1,152 @@
+"""`Engine`: from a loss to the LRs of an optimizer's parameter groups. `LearnedLR` and `MetaTrainer` both hold one."""
+
+import math
+import weakref
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from mlrsnet._engine import relative
+from mlrsnet._engine.contract import Backend, Rule, Snapshot
+from mlrsnet._engine.device import DeviceBackend
+from mlrsnet._engine.groups import device_of, initial_ratios, remember_initial_lrs, set_lr
+from mlrsnet._engine.host import HostBackend
+from mlrsnet._engine.losses import Losses, is_captured
+from mlrsnet._engine.problems import Problems
+from mlrsnet._engine.ranks import Group
+from mlrsnet._engine.step_count import StepCounter
+from mlrsnet.gamma import optimizer_scale
+
+
+class Engine:
+    """Sets the LRs of an optimizer, one loss at a time.
+
+    The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
+    `ratios` between the groups, `optimizer_steps` taken since the last loss, and `problems` told so far.
+
+    Args:
+        optimizer: the one that owns the parameter groups.
+        rule: what decides an LR.
+        total_steps: optimizer steps of the whole training.
+        initial_loss: f_0; the first finite loss if None.
+        on_nonfinite: `hold` keeps the last LR, `raise` raises.
+        process_group: ranks whose losses are averaged.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        rule: Rule,
+        total_steps: int,
+        *,
+        initial_loss: float | None = None,
+        on_nonfinite: str = "hold",
+        process_group: Group = None,
+    ) -> None:
+        self.optimizer, self.rule, self.total_steps = optimizer, rule, total_steps
+        self.on_nonfinite, self.steps = on_nonfinite, 0
+        self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
+        self.is_relative = rule.schedule.card.gamma.policy == "relative"
+        self.ratios: list[float] = []
+        lr = float(optimizer.param_groups[remember_initial_lrs(optimizer)]["lr"])
+        device = device_of(optimizer.param_groups)
+        self.backend: Backend = (
+            HostBackend(rule, total_steps, initial_loss, lr)
+            if device is None
+            else DeviceBackend(rule, total_steps, initial_loss, lr, device)
+        )
+        if self.is_relative:
+            self.backend.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
+        self.bind()
+        self._listen()
+
+    def advance(self, loss: float | Tensor) -> None:
+        """Set the LRs for the optimizer step that follows, from its loss."""
+        self.follow_groups()
+        if self.is_relative:
+            self._measure()
+        if self.on_nonfinite == "raise" or self.backend.on_host:
+            loss = self._read(loss)
+        self.backend.step(loss)
+        self.steps += 1
+        if self.backend.on_host and self.problems.are_new(self.backend.carry):
+            self.problems.tell_counted(self.backend.status(), self.rule.schedule.card)
+
+    def extend(self, total_steps: int) -> None:
+        """Set the number of steps of the whole training."""
+        self.total_steps = total_steps
+        self.backend.extend(total_steps)
+
+    def check_end(self, steps: int) -> None:
+        """Tell once that the training goes on after its end."""
+        if steps > self.total_steps:
+            self.problems.tell(
+                "end",
+                f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
+                "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps) to prolong it",
+            )
+
+    def follow_groups(self) -> None:
+        """Bind again where a group was added, or the optimizer's state was loaded."""
+        if not self.backend.is_bound(self.optimizer.param_groups):
+            self.bind()
+
+    def bind(self) -> None:
+        """Read the groups, and take over their LRs."""
+        groups, reference = self.optimizer.param_groups, remember_initial_lrs(self.optimizer)
+        if self.is_relative:
+            relative.check(self.optimizer)
+        else:
+            self.backend.optimizer_scale = optimizer_scale(groups[reference])
+        self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer, reference))
+
+    def restore(self, saved: Snapshot, steps: int, total_steps: int) -> None:
+        """Continue from a snapshot. What was told before it stays told."""
+        self.steps = steps
+        self.extend(total_steps)
+        self.backend.restore(saved)
+        self.problems.forgive(saved)
+        self.optimizer_steps.take()
+        self.bind()
+        for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
+            set_lr(group, saved["lr"] * ratio)
+
+    def _measure(self) -> None:
+        """|w| / |d| of the step that follows."""
+        self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
+        if self.backend.on_host and self.backend.ratio <= relative.SMALLEST_RATIO:
+            self.problems.tell("unmeasured", relative.UNMEASURED)
+
+    def _read(self, loss: float | Tensor) -> float:
+        """The loss as a number, finite where it has to be."""
+        if is_captured(loss):
+            rule = "a float LR" if self.backend.on_host else 'on_nonfinite="raise"'
+            then = "give the optimizer a tensor LR" if self.backend.on_host else 'use on_nonfinite="hold"'
+            raise RuntimeError(f"{rule} must read the loss and cannot be captured in a graph: {then}")
+        value = float(loss)
+        if self.on_nonfinite == "raise" and not math.isfinite(value):
+            raise FloatingPointError(
+                f"loss must be finite with on_nonfinite='raise', got {value}: lower scale= or max_lr=, or pass "
+                "on_nonfinite='hold' to skip such steps"
+            )
+        return value
+
+    def _listen(self) -> None:
+        """Count the optimizer's steps. On a device, take over the LRs that its `load_state_dict` brings, between replays too."""
+        self.optimizer_steps.watch(self.optimizer)
+        if not self.backend.on_host:
+            own = weakref.ref(self)
+
+            def take_over(optimizer: Optimizer) -> None:
+                engine = own()
+                if engine is not None:
+                    engine.bind()
+
+            self.optimizer.register_load_state_dict_post_hook(take_over)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickle gives every tensor its own storage: take over the groups' LRs again."""
+        self.__dict__.update(state)
+        self.bind()
+        self._listen()

@@ -1,0 +1,63 @@
+"""The loss of a step: checked, averaged over micro-batches, and over ranks."""
+
+import torch
+from torch import Tensor
+
+from mlrsnet._engine.ranks import Group, average_over_ranks, check_group
+
+
+class Losses:
+    """Losses of micro-batches that wait for their optimizer step."""
+
+    def __init__(self, process_group: Group = None) -> None:
+        check_group(process_group)
+        self.process_group = process_group
+        self.pending: list[float | Tensor] = []
+
+    def observe(self, loss: float | Tensor) -> None:
+        """Keep the loss of a micro-batch; a tensor is copied, since its owner may reuse it."""
+        loss = as_scalar(loss)
+        self.pending.append(_wide(loss) if isinstance(loss, Tensor) else loss)
+
+    def discard(self) -> None:
+        """Drop what was observed."""
+        self.pending = []
+
+    def collect(self, loss: float | Tensor | None) -> float | Tensor | None:
+        """The mean of `loss` and what was observed, over all ranks; None if there is neither. Uses up what was observed."""
+        found = self.pending if loss is None else [*self.pending, as_scalar(loss)]
+        if not found:
+            return None
+        self.discard()
+        return average_over_ranks(found[0] if len(found) == 1 else _mean(found), self.process_group)
+
+
+def as_scalar(loss: float | Tensor) -> float | Tensor:
+    """A float, or a detached tensor without dimensions."""
+    if isinstance(loss, Tensor):
+        if loss.numel() != 1:
+            raise ValueError(f"loss must be a scalar, got shape {tuple(loss.shape)}: pass loss.mean()")
+        return loss.detach().reshape(())
+    try:
+        if not isinstance(loss, str):
+            return float(loss)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}: pass loss or loss.item()")
+
+
+def is_captured(loss: float | Tensor) -> bool:
+    """Whether a CUDA graph is being captured, so that the loss cannot be read."""
+    return isinstance(loss, Tensor) and loss.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _wide(loss: Tensor) -> Tensor:
+    """A copy in a type wide enough to add up many losses."""
+    return loss.to(torch.float32 if loss.device.type == "mps" else torch.float64, copy=True)
+
+
+def _mean(losses: list[float | Tensor]) -> float | Tensor:
+    total: float | Tensor = 0.0
+    for loss in losses:
+        total = total + (_wide(loss) if isinstance(loss, Tensor) else loss)
+    return total / len(losses)

@@ -1,0 +1,53 @@
+"""What went wrong in a training, told to the user once each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlrsnet import _check
+from mlrsnet.card import Card
+
+COUNTED = ("nonfinite", "outside", "unusable")
+"""Counters of `Status` that a user hears about."""
+
+
+class Problems:
+    """Remembers what has been told. On a device, counters are seen when the host next reads them."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+        self.known = dict.fromkeys(COUNTED, 0)
+
+    def tell(self, kind: str, message: str) -> None:
+        """Warn, the first time only."""
+        if kind not in self.told:
+            self.told.add(kind)
+            _check.warn(message)
+
+    def forgive(self, status: Mapping[str, Any]) -> None:
+        """Stay quiet about what has happened so far: a resumed run was told before."""
+        self.known = {kind: status[kind] for kind in COUNTED}
+
+    def are_new(self, carry: Any) -> bool:
+        """Whether the counters of a step hold anything that was not told."""
+        return any(getattr(carry, kind) > known and kind not in self.told for kind, known in self.known.items())
+
+    def tell_counted(self, status: Mapping[str, Any], card: Card) -> None:
+        """Warn about counters that have grown."""
+        low, high = card.loss_range or (0.0, 0.0)
+        messages = {
+            "unusable": no_range(status["unusable"]) if not status["step"] else "",
+            "nonfinite": "a loss was not finite; LR and state were kept (status() counts such steps)",
+            "outside": f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
+            f"{card.name!r} was learned; its LRs may not fit",
+        }
+        for kind, message in messages.items():
+            if message and status[kind] > self.known[kind]:
+                self.tell(kind, message)
+
+
+def no_range(losses: int) -> str:
+    """Why there is no LR yet, on a device."""
+    return (
+        f"the range of the LR could not be computed from any of the {losses} losses so far, and the optimizer's own LR was "
+        "kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
+    )

@@ -1,0 +1,74 @@
+"""The state of an engine as `LearnedLR.state_dict` has it: plain numbers and CPU tensors.
+
+The format is that of version 0.1, so its checkpoints still load.
+"""
+
+from typing import Any
+
+import torch
+
+from mlrsnet import _check
+from mlrsnet._engine.contract import Rule, Snapshot
+from mlrsnet._engine.engine import Engine
+from mlrsnet.schedule import Schedule
+
+VERSION = 1
+RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
+KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
+
+
+def save(engine: Engine) -> dict[str, Any]:
+    """Everything that the next step depends on; waits for the device."""
+    snapshot = engine.backend.snapshot()
+    engine.problems.tell_counted(snapshot, engine.rule.schedule.card)
+    return {
+        "version": VERSION,
+        "schedule": schedule_number(engine.rule.schedule),
+        "total_steps": engine.total_steps,
+        "last_epoch": engine.steps,
+        "pending": torch.tensor([float(loss) for loss in engine.losses.pending], dtype=torch.float64),
+        **_numbers(engine.rule),
+        **snapshot,
+    }
+
+
+def load(engine: Engine, saved: dict[str, Any]) -> None:
+    """Continue from what `save` returned, with a warning about arguments that differ."""
+    state = dict(saved)
+    numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
+    _check_state(state, engine.rule.schedule)
+    if state["total_steps"] != engine.total_steps:
+        _check.warn(
+            f"the saved run had total_steps={state['total_steps']}, which replaces {engine.total_steps}; "
+            "call extend(total_steps) to prolong it"
+        )
+    for name, value in _numbers(engine.rule).items():
+        if numbers.get(name, value) != value:
+            _check.warn(
+                f"the saved run had {name}={numbers[name] or 'none'}, this one has {value or 'none'}, and gives other LRs: "
+                f"construct LearnedLR with the saved run's {name} to continue as it would have"
+            )
+    engine.losses.pending = state["pending"].tolist()
+    engine.restore(state, state["last_epoch"], state["total_steps"])  # type: ignore[arg-type]
+
+
+def schedule_number(schedule: Schedule) -> int:
+    """A schedule's fingerprint as a number, since a state holds only numbers and tensors."""
+    return int(schedule.fingerprint()[:15], 16)
+
+
+def _numbers(rule: Rule) -> dict[str, float]:
+    """The arguments that decide LRs; 0 for no `num_classes`, infinity for no `max_lr`."""
+    return {name: getattr(rule, name) or 0 for name in RULE_KEYS}
+
+
+def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
+    if state.get("version") != VERSION or state.keys() != KEYS:
+        raise ValueError(
+            f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(KEYS)}), "
+            f"got version {state.get('version')!r}, keys {sorted(state)}: pass the state saved for the scheduler"
+        )
+    if state["schedule"] != schedule_number(schedule):
+        raise ValueError(
+            f"the state was saved with another schedule than {schedule!r}: construct LearnedLR with the saved run's"
+        )

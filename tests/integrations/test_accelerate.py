@@ -238,7 +238,7 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader
 from test_accelerate import BATCH, CLASSES, cross_entropy, data, heavy_ball, model, weights
-from mlrsnet import LearnedLR
+from mlrsnet import LearnedLR, Schedule
 from mlrsnet.integrations.accelerate import AcceleratedLR
 
 folder, torch_threads = sys.argv[2], torch.set_num_threads(1)

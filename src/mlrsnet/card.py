@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy
@@ -55,7 +56,7 @@ class Card:
                 raise ValueError(f"loss_range must be (smallest, largest), got {self.loss_range!r}")
             object.__setattr__(self, "loss_range", tuple(_check.real("loss_range", x) for x in self.loss_range))
 
-    @property
+    @cached_property
     def warn_outside(self) -> tuple[float, float]:
         """Losses outside are far from what was seen: one width of `loss_range` beyond either end."""
         if self.loss_range is None:

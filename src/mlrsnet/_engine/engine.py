@@ -70,7 +70,7 @@ class Engine:
             loss = self._read(loss)
         self.backend.step(loss)
         self.steps += 1
-        if self.backend.on_host and self.problems.are_new(self.backend.carry):
+        if self.backend.on_host and self.problems.are_new(self.backend.carry[2:5]):
             self.problems.tell_counted(self.backend.status(), self.rule.schedule.card)
 
     def extend(self, total_steps: int) -> None:

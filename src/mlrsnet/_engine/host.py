@@ -42,19 +42,19 @@ class HostBackend:
 
     def is_bound(self, groups: list[dict[str, Any]]) -> bool:
         """See `Backend`."""
-        return len(groups) == len(self.groups) and all(a is b for a, b in zip(groups, self.groups, strict=True))
+        return list(map(id, groups)) == list(map(id, self.groups))
 
     def step(self, loss: float | Tensor) -> None:
         """See `Backend`; a first loss that gives no range is an error, and changes nothing."""
-        before = self.carry
-        self.carry = self._advance(float(loss))
-        if self.carry.unusable > before.unusable:
-            self.carry, first = before, before.initial_loss
-            contract.check_first_loss(self.rule, float(loss) if math.isnan(first) else first, "the first loss")
-        self.history.append(self.carry.lr)
-        if self.carry.step > before.step:
+        before, after = self.carry, self._advance(float(loss))
+        if after.unusable > before.unusable:
+            first = float(loss) if math.isnan(before.initial_loss) else before.initial_loss
+            contract.check_first_loss(self.rule, first, "the first loss")
+        self.carry = after
+        self.history.append(after.lr)
+        if after.step > before.step:
             for group, ratio in zip(self.groups, self.ratios, strict=True):
-                set_lr(group, self.carry.lr * ratio)
+                set_lr(group, after.lr * ratio)
 
     def set_ratio(self, ratio: Tensor) -> None:
         """See `Backend`."""

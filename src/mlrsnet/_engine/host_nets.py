@@ -15,12 +15,13 @@ class HostNet:
 
     def __init__(self, net: ScheduleNet) -> None:
         self.net = net
+        self.places = [_features.INPUTS.index(name) for name in net.inputs]
 
     def predict(self, loss: float, progress: float, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """`nets.predict`: scaled loss, progress, memory -> alpha / gamma, memory."""
         clipped = min(max(loss, -_features.LARGEST_FEATURE), _features.LARGEST_FEATURE)
-        values = {"loss": clipped, "progress": progress}
-        x = np.array([values[name] for name in self.net.inputs], dtype=memory.dtype)
+        values = (clipped, progress)  # in the order of INPUTS
+        x = np.array([values[place] for place in self.places], dtype=memory.dtype)
         factor, memory = self(x, memory)
         if self.net.anneal == "linear":
             factor *= 1 - progress
@@ -45,10 +46,10 @@ class HostLSTM(HostNet):
         """c' = f c + i g;  h' = o tanh(c')."""
         size, after = self.w3.size, np.empty_like(memory)
         for (W1, b1, W2, b2), (h, c), (h_after, c_after) in zip(self.cells, memory, after, strict=True):
-            hidden = W1 @ np.concatenate((x, h))
+            hidden = W1.dot(np.concatenate((x, h)))  # cheaper than @ at this size
             hidden += b1
             np.maximum(hidden, 0, out=hidden)
-            gates = W2 @ hidden
+            gates = W2.dot(hidden)
             gates += b2
             ifo, g = gates[: 3 * size], gates[3 * size :]
             ifo *= 0.5  # sigma(z) = (1 + tanh(z / 2)) / 2
@@ -61,7 +62,7 @@ class HostLSTM(HostNet):
             np.tanh(c_after, out=h_after)
             h_after *= ifo[2 * size :]
             x = h_after
-        return _sigmoid(self.net.sharpness * (float(self.w3 @ x) + self.b3)), after
+        return _sigmoid(self.net.sharpness * (float(self.w3.dot(x)) + self.b3)), after
 
 
 class HostTrend(HostLSTM):
@@ -95,7 +96,7 @@ class HostMLP(HostNet):
 
     def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """p = sigmoid(k (w2 relu(W1 x + b1) + b2))."""
-        z = float(self.w2 @ np.maximum(self.W1 @ x + self.b1, 0)) + self.b2
+        z = float(self.w2.dot(np.maximum(self.W1.dot(x) + self.b1, 0))) + self.b2
         return _sigmoid(self.net.sharpness * z), memory
 
 

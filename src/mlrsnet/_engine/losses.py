@@ -25,11 +25,12 @@ class Losses:
 
     def collect(self, loss: float | Tensor | None) -> float | Tensor | None:
         """The mean of `loss` and what was observed, over all ranks; None if there is neither. Uses up what was observed."""
-        found = self.pending if loss is None else [*self.pending, as_scalar(loss)]
-        if not found:
-            return None
-        self.discard()
-        return average_over_ranks(found[0] if len(found) == 1 else _mean(found), self.process_group)
+        if loss is not None:
+            loss = as_scalar(loss)
+        if self.pending:
+            loss = _mean(self.pending if loss is None else [*self.pending, loss])
+            self.discard()
+        return None if loss is None else average_over_ranks(loss, self.process_group)
 
 
 def as_scalar(loss: float | Tensor) -> float | Tensor:

@@ -16,6 +16,7 @@ class Problems:
     def __init__(self) -> None:
         self.told: set[str] = set()
         self.known = dict.fromkeys(COUNTED, 0)
+        self.seen: tuple[int, ...] = (0, 0, 0)
 
     def tell(self, kind: str, message: str) -> None:
         """Warn, the first time only."""
@@ -27,9 +28,12 @@ class Problems:
         """Stay quiet about what has happened so far: a resumed run was told before."""
         self.known = {kind: status[kind] for kind in COUNTED}
 
-    def are_new(self, carry: Any) -> bool:
-        """Whether the counters of a step hold anything that was not told."""
-        return any(getattr(carry, kind) > known and kind not in self.told for kind, known in self.known.items())
+    def are_new(self, counts: tuple[int, ...]) -> bool:
+        """Whether counters differ from those of the last call: cheap enough for every step."""
+        if counts == self.seen:
+            return False
+        self.seen = counts
+        return True
 
     def tell_counted(self, status: Mapping[str, Any], card: Card) -> None:
         """Warn about counters that have grown."""

@@ -112,7 +112,7 @@ def test_a_learned_schedule_can_be_named_directly(capsys, name):
 @pytest.mark.parametrize("schedule", ["learned", "universal", "mlr-snet", "l4"])
 def test_an_lr_that_has_no_effect_is_told(capsys, schedule):
     with pytest.warns(
-        UserWarning, match=r"--lr has no effect under schedule '.*', which finds its own range: leave it out"
+        UserWarning, match=r"lr has no effect under schedule '.*', which finds its own range: leave it out"
     ):
         shown(capsys, "--schedule", schedule, "--lr", 0.3)
     shown(capsys, "--schedule", schedule)

@@ -114,9 +114,9 @@ def test_text_comes_in_pieces_that_are_one_character_apart(root):
 
 
 def test_only_training_pictures_are_used(root):
-    from mlrsnet.lab import tasks
+    from mlrsnet.lab import datasets
 
-    task, made = tasks.load("digits"), load(Source("digits-8", "digits", 8), root)
+    task, made = datasets.load("digits"), load(Source("digits-8", "digits", 8), root)
     assert len(made.inputs) == len(task.train.labels) < 1797
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet.horizon import Comparison, HorizonTrainer
-from mlrsnet.lab.horizon import before_this_process
+from mlrsnet.lab.meta_training import before_this_process
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher
 
@@ -42,7 +42,7 @@ class Board(Watcher):
             self.writer.close()
 
 
-class HorizonBoard:
+class MetaTrainingBoard:
     """A full-horizon meta-training: fitness of each generation; gaps and the LR curve of each comparison."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from mlrsnet.horizon import Data, TaskSampler
-from mlrsnet.lab import models, tasks
-from mlrsnet.lab.tasks.images import ImageTask, resize
+from mlrsnet.lab import datasets, models
+from mlrsnet.lab.datasets.images import ImageDataset, resize
 
 SIDE = 16
 """Larger pictures are made so small."""
@@ -56,8 +56,8 @@ def inner_tasks(name: str, root: Path | None = None, **options: Any) -> TaskSamp
     >>> inner_tasks("digits", classes=(0, 1, 2, 3)).sample(seed=0, count=1)[0].data.num_classes
     4
     """
-    task = tasks.load(name, root=root, **options)
-    if not isinstance(task, ImageTask):
+    task = datasets.load(name, root=root, **options)
+    if not isinstance(task, ImageDataset):
         raise ValueError(f"the task must be one of pictures that fit in memory, got {name!r}: take digits or cifar10")
     is_large = len(task.train.labels) >= LARGE_FROM
     networks, settings = (LARGE_NETWORKS, LARGE) if is_large else (SMALL_NETWORKS, SMALL)
@@ -77,7 +77,7 @@ def _fit(settings: dict[str, Any], counts: Tensor) -> dict[str, Any]:
     return {**settings, "val_size": val_size, "batch_sizes": batch_sizes, "num_classes": (*several, None)}
 
 
-def pictures(task: ImageTask) -> Data:
+def pictures(task: ImageDataset) -> Data:
     """The training pictures, no larger than `SIDE`, normalised, (N, C, H, W)."""
     small = resize(task.train, SIDE) if max(task.shape[1:]) > SIDE else task.train
     mean, std = torch.tensor(task.mean), torch.tensor(task.std)

@@ -4,15 +4,15 @@ import hashlib
 from pathlib import Path
 
 from mlrsnet import pretrained
-from mlrsnet.lab import tasks
-from mlrsnet.lab.deciders import learned
+from mlrsnet.lab import datasets
+from mlrsnet.lab.methods import learned
 from mlrsnet.lab.spec import RunSpec
 
 
 def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
     """A schedule's, unless it is shipped, and an .npz, where they are there: "task" and "schedule" -> path."""
     found = {}
-    if spec.task not in tasks.KNOWN:
+    if spec.task not in datasets.KNOWN:
         found["task"] = Path(spec.task).expanduser()
     if spec.schedule == "learned" and (schedule := spec.schedule_options.get("schedule")) is not None:
         place = learned.find(schedule, folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet.lab import deciders, models, tasks
+from mlrsnet.lab import datasets, methods, models
 from mlrsnet.lab import options as named
 from mlrsnet.lab.optimizers import OPTIMIZERS
 
@@ -76,11 +76,11 @@ class RunSpec:
         if not isinstance(self.task, str | os.PathLike):
             raise ValueError(f"task must be a name or a path, got {self.task!r}")
         self._set("task", os.fspath(self.task))
-        tasks.check(self.task, self.task_options)
+        datasets.check(self.task, self.task_options)
         models.check(self.model, self.model_options)
         _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         named.check("optimizer_options", self.optimizer, OPTIMIZERS[self.optimizer], self.optimizer_options)
-        deciders.check(self.schedule, self.schedule_options)
+        methods.check(self.schedule, self.schedule_options)
 
     def _set(self, name: str, value: Any) -> None:
         """A field as plain JSON would give it back, so that specs that mean the same are equal."""

@@ -24,10 +24,10 @@ from mlrsnet._files.storage import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
 from mlrsnet.horizon.seeds import generator
 from mlrsnet.horizon.tasks import pick
-from mlrsnet.lab import tasks
+from mlrsnet.lab import datasets
+from mlrsnet.lab.datasets.images import ImageDataset, mean_and_std
 from mlrsnet.lab.distributions import factory
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
-from mlrsnet.lab.tasks.images import ImageTask, mean_and_std
 
 FOLDER = "universal"
 EXAMPLES = 20_000
@@ -152,7 +152,7 @@ def _part(data: Data, part: slice) -> Data:
 @lru_cache(maxsize=16)
 def load(source: Source, root: Path | None = None) -> Data:
     """A small set, from the folder where it is kept or made from the lab's task."""
-    path = tasks.data_root(root) / FOLDER / f"{source.name}.npz"
+    path = datasets.data_root(root) / FOLDER / f"{source.name}.npz"
     if not path.is_file():
         file = io.BytesIO()
         np.savez_compressed(file, **_make(source, root))
@@ -177,12 +177,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _make(source: Source, root: Path | None) -> dict[str, Any]:
     options = {} if source.side is None else {"size": source.side}
-    task = tasks.load(source.task, root=root, **options)
-    if isinstance(task, ImageTask):
+    task = datasets.load(source.task, root=root, **options)
+    if isinstance(task, ImageDataset):
         chosen = _some(len(task.train.labels), source)
         inputs, targets = task.train.images[chosen].numpy(), task.train.labels[chosen].numpy()
         return {"inputs": inputs, "targets": targets, "classes": task.num_classes, "mirrored": task.flip}
-    assert isinstance(task, tasks.TextTask)
+    assert isinstance(task, datasets.TextDataset)
     pieces = task.train[: len(task.train) // (LENGTH + 1) * (LENGTH + 1)].view(-1, LENGTH + 1)
     pieces = pieces[_some(len(pieces), source)].to(torch.uint8)
     inputs, targets = pieces[:, :-1].numpy(), pieces[:, 1:].numpy()

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from mlrsnet.lab.datasets import ImageDataset, Pictures
 from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
-from mlrsnet.lab.tasks import ImageTask, Pictures
 
 EVAL_BATCH = 1000
 SOME = slice(5000)
@@ -23,7 +23,7 @@ class PictureFeed:
 
     def __init__(
         self,
-        task: ImageTask,
+        task: ImageDataset,
         part: str,
         batch_size: int,
         seed: int,
@@ -112,7 +112,7 @@ class Normalise:
 class PictureData:
     """A task of pictures on a device; of those to train on, some are evaluated, as they are."""
 
-    def __init__(self, task: ImageTask, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(self, task: ImageDataset, batch_size: int, seed: int, device: torch.device) -> None:
         self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
         self.train = PictureFeed(task, "train", batch_size, seed, device, augment=True)
         self.val = PictureFeed(task, "val", min(batch_size, len(task.val.labels)), seed + 2**32, device)

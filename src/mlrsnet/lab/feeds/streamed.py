@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from mlrsnet.lab.datasets import ImageFolder
 from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
 from mlrsnet.lab.feeds.pictures import Normalise, score, sums
-from mlrsnet.lab.tasks import FolderTask
 
 
 class StreamedFeed:
     """`prepare` copies the next batch into buffers on the device, from which `loss` reads."""
 
     def __init__(
-        self, task: FolderTask, part: str, batch_size: int, seed: int, device: torch.device, workers: int
+        self, task: ImageFolder, part: str, batch_size: int, seed: int, device: torch.device, workers: int
     ) -> None:
         self.task, self.part, self.batch_size, self.seed, self.workers = task, part, batch_size, seed, workers
         self.count = task.sizes[part]
@@ -58,7 +58,7 @@ class StreamedFeed:
 class StreamedData:
     """A folder of pictures."""
 
-    def __init__(self, task: FolderTask, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(self, task: ImageFolder, batch_size: int, seed: int, device: torch.device) -> None:
         self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
         self.workers = min(8, os.cpu_count() or 1)
         self.train = StreamedFeed(task, "train", batch_size, seed, device, self.workers)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mlrsnet.lab.datasets import TextDataset
 from mlrsnet.lab.feeds.base import Score, require_batch
 from mlrsnet.lab.feeds.pictures import score, sums
-from mlrsnet.lab.tasks import TextTask
 
 
 class TextFeed:
@@ -60,7 +60,7 @@ class TextFeed:
 class TextData:
     """A text on a device."""
 
-    def __init__(self, task: TextTask, batch_size: int, length: int, device: torch.device) -> None:
+    def __init__(self, task: TextDataset, batch_size: int, length: int, device: torch.device) -> None:
         self.task, self.batch_size, self.length, self.device = task, batch_size, length, device
         self.train = TextFeed(task.train, batch_size, length, device, "train")
         self.val = TextFeed(task.val, batch_size, length, device, "val")

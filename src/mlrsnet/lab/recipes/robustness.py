@@ -6,10 +6,10 @@ SGDM from 0.1 with weight decay 5e-4, batch 128; MultiStep divides by 10 every 3
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mlrsnet.lab.datasets.corruptions import CORRUPTIONS
 from mlrsnet.lab.recipes.base import Average, Cell
 from mlrsnet.lab.recipes.rows import SCALES, Paper
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.tasks.corruptions import CORRUPTIONS
 
 EPOCHS = 100
 SETS = {"CIFAR-10-C": "cifar10-c", "CIFAR-100-C": "cifar100-c"}

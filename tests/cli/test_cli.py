@@ -90,7 +90,7 @@ def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path)
     before = everything_below(tmp_path)
     message = complaint(capsys, *words)
     assert (
-        "--name must not be that of a shipped schedule, which is always the one that is loaded, got 'universal'"
+        "--name must not be that of a shipped schedule, which would always be loaded instead, got 'universal'"
         in message
     )
     assert everything_below(tmp_path) == before
@@ -335,8 +335,8 @@ def test_metatrain_says_that_a_training_diverged(capsys, tmp_path):
             ["--batch-size", "5000"],
             "batch_size must leave at least one full batch of the train data (1200 pictures), got 5000",
         ),
-        (["--out", "."], "--out must be a file, got the folder ."),
-        (["--task", "nope"], "the task must be one of digits, cifar10"),
+        (["--out", "."], "out must be a file, got the folder ."),
+        (["--task", "nope"], "task must be one of digits, cifar10"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     ],
 )
@@ -382,8 +382,8 @@ def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
-        ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training goes on bit for bit"),
-        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
+        ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training resumes bit for bit"),
+        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the same LRs as a float LR"),
         ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
     ],
 )

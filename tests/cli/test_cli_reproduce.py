@@ -99,7 +99,7 @@ def test_reproduce_with_more_seeds_goes_on_from_the_first(capsys):
         (["--scale", "huge"], "scale must be one of smoke, short, paper; got 'huge'"),
         (["--seeds", "-1"], "each of seeds must be a whole number >= 0, got -1"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
-        (["--device", "cuda:99"], "device 'cuda:99' is not there"),
+        (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
     ],
 )
 def test_reproduce_names_a_mistake_and_leaves_nothing(capsys, tmp_path, words, message):
@@ -116,7 +116,7 @@ def test_the_theory_is_computed_and_reported(capsys):
     before = Path("t/report.md").read_text()
     assert run(capsys, *words)[0] == 0
     assert Path("t/report.md").read_text() == before
-    assert "--only belongs to a single recipe of trainings, got theory" in complaint(capsys, *words, "--only", "T")
+    assert "only belongs to a single recipe of trainings, got theory" in complaint(capsys, *words, "--only", "T")
     assert "t holds theory at scale smoke: use another folder" in complaint(capsys, *words, "--scale", "paper")
 
 

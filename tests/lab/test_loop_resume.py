@@ -60,7 +60,7 @@ with held(Path({str(tmp_path)!r})):
     (tmp_path / "record.json").write_text(
         (tmp_path / "record.json").read_text().replace('"status": "finished"', '"status": "running"')
     )
-    with pytest.raises(RunInUseError, match="is being trained by another process: wait for it, or use another folder"):
+    with pytest.raises(RunInUseError, match="is in use by another process: wait for it, or use another folder"):
         run(tiny(epochs=1), tmp_path, device="cpu")
     child.kill()  # no farewell: the lock goes with the process
     child.communicate()

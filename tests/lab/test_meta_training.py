@@ -99,7 +99,9 @@ def test_every_network_of_the_digits_distribution_trains(seed):
 
 def test_text_is_refused_with_what_to_take_instead(monkeypatch):
     monkeypatch.setattr(datasets, "load", lambda *names, **options: object())
-    with pytest.raises(ValueError, match="the task must be one of pictures that fit in memory, got 'ptb': take digits"):
+    with pytest.raises(
+        ValueError, match="task must be a dataset of pictures that fit in memory, got 'ptb': use digits"
+    ):
         inner_tasks("ptb")
 
 

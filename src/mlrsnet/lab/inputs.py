@@ -1,4 +1,4 @@
-"""The files of one's own that a run reads: their digests, so that a run is not taken for one of other files."""
+"""Digests of the user's own files that a run reads, so that it is not resumed with other ones."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from mlrsnet.lab.spec import RunSpec
 
 
 def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
-    """A schedule's, unless it is shipped, and an .npz, where they are there: "task" and "schedule" -> path."""
+    """The paths that exist of an .npz ("task") and of a schedule that is not shipped ("schedule")."""
     found = {}
     if spec.task not in datasets.KNOWN:
         found["task"] = Path(spec.task).expanduser()
@@ -21,7 +21,7 @@ def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
 
 
 def digests(spec: RunSpec, folder: Path | None) -> dict[str, str]:
-    """Of each."""
+    """The digest of each file."""
     return {name: digest(path) for name, path in files(spec, folder).items()}
 
 

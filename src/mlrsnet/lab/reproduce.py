@@ -27,7 +27,11 @@ SUMMARY = "all.json"
 
 @dataclass
 class Reproduction(Outcome):
-    """What was run. page: the report, or None if there is nothing to report on."""
+    """What was run.
+
+    page: the report, or None if there is nothing to report on or matplotlib is missing.
+    seconds: how long everything took.
+    """
 
     page: Path | None = None
     seconds: float = 0.0
@@ -45,7 +49,7 @@ def reproduce(
     watch: Watch = lambda one: (),
     tell: Callable[[str], object] = lambda line: None,
 ) -> Reproduction:
-    """Train a recipe, or compute a study, into `out`, and write the report.
+    """Train a recipe, or compute a study, into `out`, and write the report, whose pictures need matplotlib.
 
     `all` does both for every recipe and study, each in its own folder. It skips recipes whose data or packages are missing, and
     takes one seed at scale `smoke`. Call it again to continue after an interruption.
@@ -73,7 +77,7 @@ def reproduce(
             done.failures.append(f"{one}: {error}")
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
-    done.page = _report(out)
+    done.page = _report(out, tell)
     done.seconds = time.perf_counter() - start
     if name == ALL:
         _write_summary(out, scale, done)
@@ -93,12 +97,15 @@ def _line(record: Record) -> str:
     return f"{record.folder or labels['column'] + ', ' + labels['row']}: {record.data.get('error')}"
 
 
-def _report(out: Path) -> Path | None:
-    """Write the page, unless nothing was made yet."""
+def _report(out: Path, tell: Callable[[str], object]) -> Path | None:
+    """Write the page, unless there is nothing to report on. Without matplotlib the runs still count; say how to get the page."""
     if not out.is_dir() or not any(path for kind in (records.RECORD, records.STUDY) for path in out.rglob(kind)):
         return None
-    page, _ = write_report(out)
-    return page
+    try:
+        return write_report(out)[0]
+    except ImportError as error:
+        tell(f"no report: {error}; then `mlrsnet report {out}` makes it")
+        return None
 
 
 def _write_summary(out: Path, scale: str, done: Reproduction) -> None:

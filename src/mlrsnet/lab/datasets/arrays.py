@@ -1,4 +1,4 @@
-"""Pictures in an .npz file: read without running anything in it, and checked."""
+"""Pictures in an .npz file, read without running code from it, and checked."""
 
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,25 @@ OPTIONAL = ("x_val", "y_val")
 MOST_CHANNELS = 4
 BYTES, UNIT_FLOATS = "0 to 255", "0 to 1"
 RULE = "pictures N x H x W x C, uint8 or numbers from 0 to 255, or floats from 0 to 1; labels from 0"
-"""What an .npz must hold, in words."""
+"""What an .npz file must hold."""
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def load(name: str, root: Path, options: OwnOptions) -> ImageDataset:
-    """A user's own file; x_val and y_val, where it has them, are the validation pictures."""
+    """A user's own file. If it has x_val and y_val, these are the validation pictures."""
     path = Path(name)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path; it must hold {', '.join(NEEDED)}")
+        raise FileNotFoundError(f"there is no file {path}: check the path; the file must hold {', '.join(NEEDED)}")
     source = read(path, path.stem)
     if source.val is not None and (options.val_size is not None or options.leaky):
         asked = "leaky" if options.leaky else "val_size"
-        raise ValueError(
-            f"{asked} must be left out for {path}, which has validation pictures of its own (x_val, y_val)"
-        )
+        raise ValueError(f"{asked} must be left out for {path}, which has its own validation pictures (x_val, y_val)")
     return make(source, options, options.pad, options.flip)
 
 
 def read(path: Path, name: str) -> Source:
-    """The pictures of a file, checked: uint8 or floats, channels last or none, labels from 0, no class missing."""
+    """Read and check a file: uint8 or floats, channels last or none, labels from 0, no class missing."""
     arrays = _open(path)
     _check_names(path, arrays)
     parts = ["train", "test", *(["val"] if "x_val" in arrays else [])]
@@ -49,12 +47,12 @@ def _open(path: Path) -> Arrays:
         with open(path, "rb") as file:  # opened here, because numpy leaves a damaged file open
             found = np.load(file, allow_pickle=False)
             if isinstance(found, np.ndarray):
-                raise ValueError("it is a single array, as of numpy.save")
+                raise ValueError("it is a single array, as numpy.save writes it")
             return {name: found[name] for name in found.files}
-    except Exception as error:  # bytes that are no .npz can fail in any way
+    except Exception as error:  # a file that is not an .npz can fail in any way
         if "allow_pickle" in str(error):
             raise ValueError(
-                f"{path} holds Python objects, or is a pickle or no .npz file at all, and was not read, because that can run "
+                f"{path} holds Python objects, or is a pickle or not an .npz file. It was not read, because that could run "
                 "code: save plain arrays of numbers with numpy.savez"
             ) from None
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -71,7 +69,7 @@ def _check_names(path: Path, arrays: Arrays) -> None:
 
 
 def _scale(path: Path, arrays: Arrays, parts: list[str]) -> float:
-    """What pixels are multiplied by: 255 for floats that all lie in [0, 1]."""
+    """The factor for pixels: 255 for floats in [0, 1], else 1."""
     units = {part: _unit(path, f"x_{part}", arrays[f"x_{part}"]) for part in parts}
     if len(set(units.values())) > 1:
         found = ", ".join(f"x_{part} {unit}" for part, unit in units.items())
@@ -80,7 +78,7 @@ def _scale(path: Path, arrays: Arrays, parts: list[str]) -> float:
 
 
 def _unit(path: Path, name: str, pixels: np.ndarray[Any, Any]) -> str:
-    """In words; a float picture set that never exceeds 1 would be black from 0 to 255, so it is taken as 0 to 1."""
+    """The unit of pixels. Floats that never exceed 1 would be black as 0 to 255, so they are taken as 0 to 1."""
     if pixels.dtype.kind not in "uif":
         raise ValueError(
             f"{path}: {name} must be uint8 or floats, got {pixels.dtype}: convert it with .astype('uint8')"
@@ -89,7 +87,7 @@ def _unit(path: Path, name: str, pixels: np.ndarray[Any, Any]) -> str:
         return BYTES
     low, high = float(pixels.min()), float(pixels.max())
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise ValueError(f"{path}: {name} must be finite, got NaN or infinite pixels: repair or remove those pictures")
+        raise ValueError(f"{path}: {name} must be finite, got NaN or infinite pixels: fix or remove these pictures")
     if low < 0 or high > 255:
         raise ValueError(
             f"{path}: {name} must lie in [0, 255] or, for floats, [0, 1], got {low:g} to {high:g}: undo its normalisation"
@@ -107,7 +105,7 @@ def _pictures(path: Path, arrays: Arrays, part: str, scale: float) -> Pictures:
     if labels.ndim != 1 or len(labels) != len(pixels):
         raise ValueError(
             f"{path}: y_{part} must have one label for each of the {len(pixels):,} pictures of x_{part}, shape "
-            f"({len(pixels)},), got {labels.shape}: save labels and pictures that belong together"
+            f"({len(pixels)},), got {labels.shape}: save matching labels and pictures"
         )
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * scale).astype(np.uint8)
@@ -120,7 +118,7 @@ def _labels(path: Path, labels: np.ndarray[Any, Any], part: str) -> torch.Tensor
     if not whole or not labels.min() >= 0 or not labels.max() < 2**31:
         bad = labels.dtype if labels.dtype.kind not in "uif" else _first_bad(labels)
         raise ValueError(
-            f"{path}: y_{part} must be whole numbers from 0, one a class, got {bad}: number the classes 0, 1, 2, ..."
+            f"{path}: y_{part} must be whole numbers from 0, one per class, got {bad}: number the classes 0, 1, 2, ..."
         )
     return torch.from_numpy(labels.astype(np.int64))
 
@@ -136,7 +134,7 @@ def _check_shapes(path: Path, pictures: dict[str, Pictures]) -> None:
         if those.images.shape[1:] != expected:
             raise ValueError(
                 f"{path}: pictures of x_{part} must have the shape of x_train's, {tuple(expected)}, got "
-                f"{tuple(those.images.shape[1:])}: bring them to one size"
+                f"{tuple(those.images.shape[1:])}: resize them to one size"
             )
 
 

@@ -1,7 +1,7 @@
-"""CIFAR-10-C and CIFAR-100-C as the paper uses them (Section 4.4): trained on corrupted pictures, tested on clean ones.
+"""CIFAR-10-C and CIFAR-100-C as the paper uses them (Section 4.4): train on corrupted pictures, test on clean ones.
 
-The corrupted pictures are copies of CIFAR's test pictures, so what is tested on is CIFAR's training set. The clean
-pictures to validate on, 10 a class, come out of it as well and are left out of the test.
+The corrupted pictures are copies of CIFAR's test pictures, so the test is on CIFAR's training set. The clean pictures to validate
+on, 10 per class, come from it too and are left out of the test.
 """
 
 import io
@@ -22,12 +22,12 @@ from mlrsnet.lab.datasets.options import PictureOptions, yes_or_no
 
 VAL_PER_CLASS = 10
 SEED = 0
-"""Of generated pictures, which are then the same in every run."""
+"""Of generated pictures, which are the same in every run."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Where the corrupted pictures of a set lie, and where they come from."""
+    """The folder of a dataset's corrupted pictures, and where to download them."""
 
     folder: str
     address: str
@@ -41,12 +41,12 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class CorruptedOptions(PictureOptions):
-    """Of corrupted pictures; `val_size` clean ones are held out of the test pictures, 10 a class by default.
+    """Options of corrupted pictures. `val_size` clean ones are held out of the test pictures, 10 per class by default.
 
     Args:
         corruption: one of the 15 of `CORRUPTIONS`; the paper trains one network on each.
-        severity: 1 to 5; None: all five, as in the paper.
-        generate: make the pictures from CIFAR's test pictures where the published file is missing.
+        severity: 1 to 5; all five if None, as in the paper.
+        generate: make the pictures from CIFAR's test pictures if the published file is missing.
     """
 
     corruption: str = "gaussian_noise"
@@ -62,7 +62,7 @@ class CorruptedOptions(PictureOptions):
 
 
 def load(name: str, root: Path, options: CorruptedOptions) -> ImageDataset:
-    """Train on corrupted test pictures; validate and test on clean training pictures, never the same ones."""
+    """Corrupted test pictures to train on; disjoint clean training pictures to validate and test on."""
     base, files = name.removesuffix("-c"), find(name, root, options)
     clean = arrays.read(download.find(base, root), base)
     if files is None:
@@ -74,7 +74,7 @@ def load(name: str, root: Path, options: CorruptedOptions) -> ImageDataset:
 
 
 def find(name: str, root: Path, options: CorruptedOptions) -> tuple[Path, Path] | None:
-    """The published files; None where the pictures are to be generated, and can be; else FileNotFoundError."""
+    """The published files, or None if the pictures can be generated; else raise FileNotFoundError."""
     base = name.removesuffix("-c")
     folder = root / PUBLISHED[base].folder
     files = folder / f"{options.corruption}.npy", folder / "labels.npy"
@@ -88,7 +88,7 @@ def find(name: str, root: Path, options: CorruptedOptions) -> tuple[Path, Path] 
 
 
 def load_digits(name: str, root: Path, options: CorruptedOptions) -> ImageDataset:
-    """The same with digits, made large and colourful: small, always there, and always generated."""
+    """The same for digits, enlarged and in colour. Always generated, never downloaded."""
     clean = digits.colour(corruptions.SIDE)
     return _task(name, clean, _generate(clean.test, root, options), options, _note("digits", options, generated=True))
 
@@ -101,7 +101,7 @@ def _task(name: str, clean: Source, train: Pictures, options: CorruptedOptions, 
 
 
 def _note(base: str, options: CorruptedOptions, generated: bool) -> str:
-    """What a record should say: that the parts change their roles is easily overlooked."""
+    """What a record should say: it is easy to overlook that the parts swap roles."""
     how = f"severity {options.severity}" if options.severity else f"severities 1 to {SEVERITIES}"
     origin = ", generated, not the published file" if generated else ""
     return (
@@ -113,8 +113,8 @@ def _note(base: str, options: CorruptedOptions, generated: bool) -> str:
 def _not_found(name: str, base: str, folder: Path, files: tuple[Path, Path], missing: list[str]) -> str:
     return (
         f"{name} was not found: put {' and '.join(path.name for path in files)} of {PUBLISHED[base].address} into "
-        f"{folder} (missing: {', '.join(missing)}); it has to be downloaded by hand, torchvision does not have it; or "
-        f"pass generate=True, which makes the pictures from {base}'s test pictures"
+        f"{folder} (missing: {', '.join(missing)}); download it by hand, torchvision does not have it; or "
+        f"pass generate=True to make the pictures from {base}'s test pictures"
     )
 
 
@@ -123,7 +123,7 @@ def _severities(options: CorruptedOptions) -> list[int]:
 
 
 def _generate(clean: Pictures, root: Path, options: CorruptedOptions, kept: Path | None = None) -> Pictures:
-    """Corrupt the pictures, or read what an earlier call left in the folder `kept`, by the pictures' checksum."""
+    """Corrupt the pictures, or read what an earlier call saved in `kept`, under a checksum of the clean pictures."""
     name, images = options.corruption, clean.images.numpy()
     frost = corruptions.read_frost(root / "frost") if name == "frost" else ()
     blocks = []
@@ -142,7 +142,7 @@ def _generate(clean: Pictures, root: Path, options: CorruptedOptions, kept: Path
 
 
 def _read(path: Path, labels_path: Path, num_classes: int, options: CorruptedOptions) -> Pictures:
-    """The published files: all test pictures at severity 1, all at severity 2, and so on; labels for all of them."""
+    """Read the published files: all test pictures at severity 1, then at severity 2, and so on, with labels for all."""
     pixels, labels = _open(path), _open(labels_path)
     side = corruptions.SIDE
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (side, side, 3) or len(pixels) % SEVERITIES or not len(pixels):
@@ -171,7 +171,7 @@ def _open(path: Path) -> Array:
     try:
         with open(path, "rb") as file:
             found = np.load(file, allow_pickle=False)
-    except Exception as error:  # bytes that are no .npy can fail in any way
+    except Exception as error:  # a file that is not an .npy can fail in any way
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path} is damaged or not an .npy file ({reason}): download it again") from None
     if not isinstance(found, np.ndarray):
@@ -180,14 +180,14 @@ def _open(path: Path) -> Array:
 
 
 def _hold_out(clean: Source, options: CorruptedOptions) -> tuple[Tensor, Tensor]:
-    """Indices of the clean pictures to validate on and to test on, of the classes asked for."""
+    """Indices of the clean pictures of the chosen classes to validate on and to test on."""
     chosen = split.number(clean.train.labels, options.classes, clean.num_classes) >= 0
     indices = chosen.nonzero().flatten()
     ordered = indices[split.order(clean.train.labels[indices])]
     size = options.val_size or VAL_PER_CLASS * len(options.classes or range(clean.num_classes))
     if size >= len(ordered):
         raise ValueError(
-            f"val_size must be less than {len(ordered):,}, the clean pictures there are to hold out of, got {size:,}: "
+            f"val_size must be less than {len(ordered):,}, the number of clean pictures, got {size:,}: "
             "pass a smaller one"
         )
     return ordered[:size], ordered[size:]

@@ -1,8 +1,8 @@
 """The 15 corruptions of Hendrycks & Dietterich (2019) at 5 severities, with the constants of their CIFAR pictures.
 
-Constants and arithmetic are those of ImageNet-C/create_c/make_cifar_c.py in github.com/hendrycks/robustness, from which
-CIFAR-10-C was made; random numbers are drawn otherwise, so the pictures are alike and not the same. Where that code
-does something other than it seems to, the published files show it, and so does this: see `_glass_blur` and `FROST`.
+Constants and arithmetic are those of ImageNet-C/create_c/make_cifar_c.py in github.com/hendrycks/robustness, which made CIFAR-10-C.
+Random numbers are drawn differently, so the pictures are similar, not equal. Where that code does not do what it seems to, this
+module does the same as the published files: see `_glass_blur` and `FROST`.
 """
 
 import io
@@ -17,14 +17,14 @@ from mlrsnet.lab.datasets.extras import need
 
 SIDE = 32
 SEVERITIES = 5
-CHUNK = 1000  # pictures that are floats at a time
+CHUNK = 1000  # pictures converted to floats at a time
 FROST = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
-"""Of the six in that repository: its code draws among the first five."""
+"""Five of the six in that repository: its code never draws the last."""
 
 Array = np.ndarray[Any, Any]
 Random = np.random.Generator
 Corruption = Callable[[Array, Any, Random], Array]
-"""Pixels, floats (N, 32, 32, 3) from 0 to 255, a severity's constants, random numbers -> pixels that may lie outside."""
+"""Pixels (floats, (N, 32, 32, 3), 0 to 255), a severity's constants and random numbers -> pixels, which may exceed the range."""
 
 
 def corrupt(images: Array, name: str, severity: int, *, seed: int = 0, frost: Sequence[Array] = ()) -> Array:
@@ -54,7 +54,7 @@ def corrupt(images: Array, name: str, severity: int, *, seed: int = 0, frost: Se
     result = np.empty_like(images)
     for first in range(0, len(images), CHUNK):
         pixels = change(images[first : first + CHUNK].astype(np.float64), constant, random)
-        result[first : first + CHUNK] = pixels.clip(0, 255)  # which cuts fractions off, as the published files do
+        result[first : first + CHUNK] = pixels.clip(0, 255)  # truncates fractions, as the published files do
     return result
 
 
@@ -67,7 +67,7 @@ def check_severity(severity: object) -> int:
 
 
 def read_frost(folder: Path) -> list[Array]:
-    """The photographs of frost, a fifth of their size; an error says where they come from."""
+    """The photographs of frost at a fifth of their size. If they are missing, the error says where to get them."""
     missing = [name for name in FROST if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(
@@ -93,7 +93,7 @@ def _gaussian_noise(pixels: Array, deviation: float, random: Random) -> Array:
 
 
 def _shot_noise(pixels: Array, light: float, random: Random) -> Array:
-    """How much light arrives is counted in photons, `light` of them at white."""
+    """Photons are counted; a white pixel receives `light` of them on average."""
     return random.poisson(pixels / 255 * light) / light * 255
 
 
@@ -118,9 +118,9 @@ def _defocus_blur(pixels: Array, constants: tuple[float, float], random: Random)
 def _glass_blur(pixels: Array, constants: tuple[float, int], random: Random) -> Array:
     """Blur, pixels that move to the side, blur.
 
-    The benchmark means to swap each pixel with a neighbour up to one away, and says so in numpy, whose tuple assignment
-    of views copies instead; its `randint(-1, 1)` never gives 1. So each pixel becomes itself, or the one above, on its
-    left or both. Going from the last pixel to the first, it copies what has not moved yet: all pixels move at once.
+    The benchmark wants to swap each pixel with a neighbour, but its tuple assignment of numpy views copies instead, and its
+    `randint(-1, 1)` never gives 1. So each pixel becomes itself or a neighbour above, to the left, or both. It works from the last
+    pixel to the first and copies pixels that have not moved yet, which is the same as moving all at once.
     """
     deviation, times = constants
     moved = np.floor(_smoothed(pixels, deviation))
@@ -146,7 +146,7 @@ def _zoom_blur(pixels: Array, largest: float, random: Random) -> Array:
 
 
 def _snow(pixels: Array, constants: tuple[float, ...], random: Random) -> Array:
-    """Flakes are the largest of random numbers, magnified and blurred downwards; the picture turns pale below them."""
+    """Flakes are the largest of random numbers, magnified and blurred downwards. The picture below them turns pale."""
     mean, deviation, zoom, threshold, length, blur, kept = constants
     flakes = _zoomed(random.normal(mean, deviation, (*pixels.shape[:3], 1)), zoom)
     flakes = 255 * np.where(flakes < threshold, 0, flakes).clip(0, 1)
@@ -190,7 +190,7 @@ def _contrast(pixels: Array, kept: float, random: Random) -> Array:
 
 
 def _elastic_transform(pixels: Array, constants: tuple[float, float, float], random: Random) -> Array:
-    """A random affine map, then a random smooth shift of each pixel; constants in sides of the picture."""
+    """A random affine map, then a random smooth shift of each pixel. Constants are in units of the picture's side."""
     amount, smoothness, corner = (SIDE * constant for constant in constants)
     cv2, filters = _cv2("elastic_transform"), need("skimage.filters", "elastic_transform", "corruptions")
     middle, third = SIDE // 2, SIDE // 3
@@ -254,7 +254,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {
     "pixelate": (_pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
     "jpeg_compression": (_jpeg_compression, (80, 65, 58, 50, 40)),
 }
-"""The function of each corruption and its constants at severities 1 to 5; the keys are the published files' names."""
+"""Each corruption's function, and its constants at severities 1 to 5. The keys are the names of the published files."""
 
 
 # What they share
@@ -266,7 +266,7 @@ def _smoothed(pixels: Array, deviation: float) -> Array:
 
 
 def _streaked(picture: Array, radius: int, deviation: float, angle: float) -> Array:
-    """Motion blur as ImageMagick has it: one half of a Gaussian along a line, by whole pixels; edges go on outwards."""
+    """Motion blur as in ImageMagick: half a Gaussian along a line, in whole pixels; edges are repeated outwards."""
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * deviation**2))
     turn = np.deg2rad(angle)
@@ -277,7 +277,7 @@ def _streaked(picture: Array, radius: int, deviation: float, angle: float) -> Ar
 
 
 def _zoomed(pixels: Array, factor: float) -> Array:
-    """The middle of each picture, magnified by linear interpolation between the outermost pixels' centres."""
+    """The middle of each picture, magnified by linear interpolation between the centres of the outermost pixels."""
     seen = int(np.ceil(SIDE / factor))
     size = round(seen * factor)
     at = np.arange(size)[(size - SIDE) // 2 :][:SIDE] * (seen - 1) / (size - 1)

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: 1,797 real handwritten digits of 8x8 pixels, shipped inside the package, no download."""
+"""scikit-learn's digits: 1,797 handwritten digits of 8x8 pixels, which come with the package."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ NUM_TRAIN, NUM_VAL = 1200, 297
 
 
 def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
-    """Disjoint parts, the same in every run: of all ten classes 1,200 to train, 297 to choose by, 300 to report."""
+    """The same disjoint parts in every run: 1,200 digits to train on, 297 to validate on, 300 to test on, over all ten classes."""
     if options.val_size not in (None, NUM_VAL):
         raise ValueError(f"val_size must be {NUM_VAL} for digits, got {options.val_size}: leave it out")
     if options.classes is not None:
         split.check_classes(options.classes, 10, "digits")
     pictures = resize(_read(), options.size)
     train, val, test = _parts(len(pictures.labels), options.leaky)
-    mean, std = mean_and_std(pictures.images[train])  # of all ten classes, so that halves of them are alike
+    mean, std = mean_and_std(pictures.images[train])  # over all ten classes, so that any choice of classes has the same
     return ImageDataset(
         name,
         10 if options.classes is None else len(options.classes),
@@ -37,7 +37,7 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
 
 
 def colour(side: int) -> Source:
-    """All digits as colour pictures of this side, from 0 to 255: what is made for photographs can be tried on them."""
+    """All digits as colour pictures of this side, from 0 to 255, to try methods for photographs on."""
     pictures = _read()
     bright = Pictures((pictures.images.float() * (255 / 16)).round().to(torch.uint8), pictures.labels)
     large = resize(bright, side)
@@ -53,6 +53,6 @@ def _parts(count: int, leaky: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _read() -> Pictures:
-    source = need("sklearn.datasets", "the task digits").load_digits()
+    source = need("sklearn.datasets", "the dataset digits").load_digits()
     images = torch.as_tensor(source.images, dtype=torch.uint8).unsqueeze(-1)
     return Pictures(images, torch.as_tensor(source.target, dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""Well-known sets through torchvision, kept as one .npz file each."""
+"""Well-known datasets from torchvision, each kept as one .npz file."""
 
 import io
 import tempfile
@@ -21,16 +21,16 @@ IN_TORCHVISION = {
 
 
 def find(name: str, root: Path) -> Path:
-    """The set's .npz under `root`, downloaded where it is not there yet, or one error that says both ways."""
+    """The dataset's .npz below `root`, downloaded if it is missing; an error describes both ways to get it."""
     path = root / f"{name}.npz"
     if path.is_file():
         return path
     looked = f"{name} was not found: put {path} there, with {', '.join(NEEDED)} ({RULE})"
     if name not in IN_TORCHVISION:
-        raise FileNotFoundError(f"{looked}; it has to be downloaded by hand, torchvision does not have it")
+        raise FileNotFoundError(f"{looked}; download it by hand, torchvision does not have it")
     try:
         arrays = fetch(name, root)
-    except Exception as error:  # a network, a server and an archive can fail in any way
+    except Exception as error:  # networks, servers and archives can fail in any way
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FileNotFoundError(
             f"{looked}, or download it on a machine with torchvision (pip install 'mlrsnet[lab]') and a network, which "
@@ -43,7 +43,7 @@ def find(name: str, root: Path) -> Path:
 
 
 def fetch(name: str, root: Path) -> Arrays:
-    """Download into a temporary folder beside the cache, and take the arrays out."""
+    """Download to a temporary folder beside the cache, and return the arrays."""
     datasets = need("torchvision.datasets", f"downloading {name}")
     root.mkdir(parents=True, exist_ok=True)
     result: Arrays = {}
@@ -59,4 +59,4 @@ def fetch(name: str, root: Path) -> Arrays:
 
 def _pixels(dataset: Any, name: str) -> np.ndarray[Any, Any]:
     pixels = np.asarray(dataset.data, dtype=np.uint8)
-    return pixels.transpose(0, 2, 3, 1) if name == "svhn" else pixels  # SVHN alone has its channels first
+    return pixels.transpose(0, 2, 3, 1) if name == "svhn" else pixels  # only SVHN has its channels first

@@ -1,11 +1,11 @@
-"""Packages that only some tasks need, imported when they do."""
+"""Packages that only some datasets need, imported when they are needed."""
 
 import importlib
 from typing import Any
 
 
 def need(module: str, what_for: str, extra: str = "lab") -> Any:
-    """The module, or an error that says what to install."""
+    """Import a module, or raise an error that says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Pictures that stay on disk, a folder a class, and are read while training."""
+"""Pictures in folders, one per class, read from disk while training."""
 
 import math
 import os
@@ -20,18 +20,20 @@ from mlrsnet.lab.datasets.options import PictureOptions
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp", ".tif", ".tiff")
 PARTS = ("train", "val", "test")
 SIZE = 224
-SHOWN = 0.875  # the middle 224 of 256 pixels is what is looked at outside training
-MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # ImageNet's, of each colour
+SHOWN = 0.875  # outside training, the middle 224 of 256 pixels
+MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # ImageNet's, per colour
 
 Listed = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """Lists of (path, label) to train on, to choose by and to report on; `batches` reads the pictures.
+    """Lists of (path, label) to train, validate and test on; `batches` reads the pictures.
 
-    While training a picture is a random part of itself, sometimes mirrored (not if `augment` is False), otherwise its
-    middle. `mean` and `std` are ImageNet's, in units of uint8. `note` is what a record should say about the data.
+    Training uses a random part of each picture, flipped half of the time, unless `augment` is False. Evaluation uses its middle.
+
+    mean, std: ImageNet's, in units of uint8.
+    note: what a record should say about the data.
     """
 
     name: str
@@ -53,16 +55,16 @@ class ImageFolder:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many pictures each part has."""
+        """The number of pictures in each part."""
         return {part: len(getattr(self, part)) for part in PARTS}
 
     def batches(
         self, part: str, batch_size: int, *, order: Tensor | None, seed: int, workers: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """uint8 (B, H, W, C) pictures and labels, full batches in the given order of indices.
+        """Full batches of uint8 pictures (B, H, W, C) and labels, in this order of indices.
 
-        `order=None` is the natural order, whose last batch may be short. How a training picture is cut depends on
-        `seed` and its index only, so that an epoch can go on from any batch: pass the rest of its order.
+        `order=None` is the natural order, and its last batch may be short. How a training picture is cropped depends only on `seed`
+        and its index, so an epoch can continue from any batch: pass the rest of its order.
         """
         listed = getattr(self, _check.one_of("part", part, PARTS))
         _check.whole_number("batch_size", batch_size)
@@ -77,16 +79,16 @@ class ImageFolder:
             collate_fn=_collate,
             pin_memory=torch.cuda.is_available(),
             drop_last=order is not None,
-            generator=torch.Generator().manual_seed(0),  # else each epoch would draw from the global one
+            generator=torch.Generator().manual_seed(0),  # the default would draw from the global generator
         )
-        return _told(loader)
+        return _raised(loader)
 
 
 def load(name: str, root: Path, options: PictureOptions) -> ImageFolder:
     """A user's folder, or ImageNet's: `train/<class>/*` and `test/` or `val/`.
 
-    With both, `val` is what is chosen by; with one, it is what is reported on and validation pictures are held out of
-    the training ones.
+    With both, `val` is for validation. With only one of them, it is the test data, and validation pictures are held out of the
+    training pictures.
     """
     folder = root / "imagenet" if name == "imagenet" else Path(name)
     _check_layout(folder, name)
@@ -95,7 +97,7 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageFolder:
     own_val = found.pop("val") if "test" in found and "val" in found else None
     if own_val is not None and (options.val_size is not None or options.leaky):
         asked = "leaky" if options.leaky else "val_size"
-        raise ValueError(f"{asked} must be left out for {folder}, which has validation pictures of its own (val/)")
+        raise ValueError(f"{asked} must be left out for {folder}, which has its own validation pictures (val/)")
     whole = found["train"]
     chosen = split.cut(torch.tensor([label for _, label in whole]), options, held_out=own_val is None)
     train, val = (tuple(whole[i] for i in part.tolist()) for part in (chosen.train, chosen.val))
@@ -119,7 +121,9 @@ def _check_layout(folder: Path, name: str) -> None:
 def _classes(folder: Path, options: PictureOptions) -> tuple[str, ...]:
     names = tuple(sorted(entry.name for entry in os.scandir(folder / "train") if _is_class(entry)))
     if len(names) < 2:
-        raise ValueError(f"{folder / 'train'} must have at least two class folders, got {len(names)}: add one a class")
+        raise ValueError(
+            f"{folder / 'train'} must have at least two class folders, got {len(names)}: add one per class"
+        )
     if options.classes is None:
         return names
     split.check_classes(options.classes, len(names))
@@ -131,7 +135,7 @@ def _is_class(entry: os.DirEntry[str]) -> bool:
 
 
 def _list(folder: Path, classes: tuple[str, ...]) -> Listed:
-    """All pictures of the classes, sorted by class and path; a class without any is refused."""
+    """All pictures of the classes, sorted by class and path. Raises if a class has none."""
     known = {entry.name for entry in os.scandir(folder.parent / "train") if _is_class(entry)}
     strange = sorted({entry.name for entry in os.scandir(folder) if _is_class(entry)} - known)
     if strange:
@@ -163,9 +167,9 @@ def _indices(order: Tensor, count: int) -> list[int]:
 
 
 class _Reader(Dataset[Any]):
-    """One picture an index; a picture that cannot be read becomes a sentence, which `_told` raises.
+    """Reads one picture per index. A picture that cannot be read gives an error message, which `_raised` raises.
 
-    Raised in a worker, it would come out wrapped in a traceback of many lines.
+    Raised in a worker process, the message would be wrapped in a long traceback.
     """
 
     def __init__(self, listed: Listed, size: int, seed: int | None) -> None:
@@ -178,7 +182,7 @@ class _Reader(Dataset[Any]):
         try:
             with Image.open(path) as file:
                 image = file.convert("RGB")
-        except Exception as error:  # bytes that are no picture can fail in any way
+        except Exception as error:  # a file that is not a picture can fail in any way
             reason = " ".join(str(error).split())
             return f"{path} cannot be read as a picture ({reason}): replace or remove it"
         if self.seed is None:
@@ -196,7 +200,7 @@ def _middle(image: Any, size: int) -> Any:
 
 
 def _random_part(image: Any, size: int, random: np.random.Generator) -> Any:
-    """8% to 100% of the area, 3/4 to 4/3 as wide as high, mirrored half of the time."""
+    """8% to 100% of the area, with an aspect ratio of 3/4 to 4/3, mirrored half of the time."""
     left, top, width, height = _box(image.width, image.height, random)
     image = image.crop((left, top, left + width, top + height)).resize((size, size), _BILINEAR)
     return image.transpose(_MIRRORED) if random.random() < 0.5 else image
@@ -209,7 +213,7 @@ def _box(width: int, height: int, random: np.random.Generator) -> tuple[int, int
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
-    w, h = min(width, max(1, height * 4 // 3)), min(height, max(1, width * 4 // 3))  # very long: the middle of it
+    w, h = min(width, max(1, height * 4 // 3)), min(height, max(1, width * 4 // 3))  # very elongated: its middle
     return (width - w) // 2, (height - h) // 2, w, h
 
 
@@ -221,7 +225,7 @@ def _collate(items: list[Any]) -> Any:
     return torch.stack(images), torch.tensor(labels)
 
 
-def _told(loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+def _raised(loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
     for batch in loader:
         if isinstance(batch, str):
             raise ValueError(batch)

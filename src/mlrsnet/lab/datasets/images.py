@@ -1,4 +1,4 @@
-"""Pictures that fit in memory: what a task of them is, and how it is made from arrays."""
+"""Datasets of pictures that fit in memory, and how they are made from arrays."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 from mlrsnet.lab.datasets import split
 from mlrsnet.lab.datasets.options import PictureOptions
 
-CHUNK = 4096  # pictures that are turned into floats at a time
+CHUNK = 4096  # pictures converted to floats at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,12 @@ class Pictures:
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """Pictures to train on, to choose by and to report on, and how they may be changed while training.
+    """Pictures to train, validate and test on, and how to augment them.
 
-    `pad`: random crops after padding by this much (0: none). `flip`: random horizontal flips. `mean` and `std` are the
-    training pictures', one a channel, in units of uint8 (0 to 255). `note` is what a record should say about the data.
+    pad: random crops after padding by this much; 0 for none.
+    flip: random horizontal flips.
+    mean, std: of the training pictures, per channel, in units of uint8 (0 to 255).
+    note: what a record should say about the data.
     """
 
     name: str
@@ -50,13 +52,13 @@ class ImageDataset:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many pictures each part has."""
+        """The number of pictures in each part."""
         return {part: len(getattr(self, part).labels) for part in ("train", "val", "test")}
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A set as it was read: training and test pictures, and validation pictures where the set has its own."""
+    """A dataset as it was read: training and test pictures, and validation pictures if it has its own."""
 
     name: str
     num_classes: int
@@ -66,15 +68,14 @@ class Source:
 
 
 def make(source: Source, options: PictureOptions, pad: int, flip: bool, note: str = "") -> ImageDataset:
-    """Choose classes, hold out validation pictures, resize, and measure mean and deviation."""
+    """Choose classes, hold out validation pictures, resize, and compute mean and standard deviation."""
     whole, test = (choose(p, source.num_classes, options) for p in (source.train, source.test))
     chosen = split.cut(whole.labels, options, held_out=source.val is None)
     train = resize(whole[chosen.train], options.size)
     val = whole[chosen.val] if source.val is None else choose(source.val, source.num_classes, options)
     if not len(test.labels) or not len(val.labels):
         raise ValueError(
-            f"classes must be among the test and validation pictures of {source.name} too, got {options.classes}: "
-            "choose others"
+            f"classes must have test and validation pictures in {source.name}, got {options.classes}: choose others"
         )
     mean, std = mean_and_std(train.images)
     return ImageDataset(
@@ -92,7 +93,7 @@ def make(source: Source, options: PictureOptions, pad: int, flip: bool, note: st
 
 
 def choose(pictures: Pictures, num_classes: int, options: PictureOptions) -> Pictures:
-    """The pictures of the classes asked for, numbered as asked."""
+    """The pictures of the chosen classes, with labels in the order of the choice."""
     if options.classes is None:
         return pictures
     labels = split.number(pictures.labels, options.classes, num_classes)
@@ -100,7 +101,7 @@ def choose(pictures: Pictures, num_classes: int, options: PictureOptions) -> Pic
 
 
 def resize(pictures: Pictures, size: int | None) -> Pictures:
-    """Pictures of side `size`: smaller by averaging areas, larger by bilinear interpolation."""
+    """Resize to side `size`: averages areas to shrink, interpolates bilinearly to enlarge."""
     if size is None or pictures.images.shape[1:3] == (size, size):
         return pictures
     return replace(pictures, images=torch.cat([_resize(chunk, size) for chunk in pictures.images.split(CHUNK)]))
@@ -116,13 +117,13 @@ def _resize(images: Tensor, size: int) -> Tensor:
 
 
 def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of each channel, from how often each of the 256 values occurs; the deviation is the unbiased one."""
+    """Mean and unbiased standard deviation of each channel, from a histogram of its 256 values."""
     values, means, stds = torch.arange(256, dtype=torch.float64), [], []
     for channel in range(images.shape[-1]):
         often = sum(chunk[..., channel].flatten().bincount(minlength=256) for chunk in images.split(CHUNK))
         mean = (often * values).sum() / often.sum()
         variance = (often * (values - mean) ** 2).sum() / max(int(often.sum()) - 1, 1)
         means.append(float(mean))
-        # A channel that never changes, such as an opaque alpha, is only centred: there is nothing to divide by.
+        # A constant channel, such as an opaque alpha, is only centred: its deviation is 0.
         stds.append(float(variance.sqrt()) or 1.0)
     return tuple(means), tuple(stds)

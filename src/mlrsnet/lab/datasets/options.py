@@ -1,4 +1,4 @@
-"""What can be asked of a task, checked before any data is read."""
+"""Options of datasets, checked before any data is read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -11,21 +11,21 @@ DEFAULT_VAL_SIZE = 1000
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of texts: there is nothing to choose."""
+    """Options of texts: none."""
 
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """Of every set of pictures.
+    """Options of every dataset of pictures.
 
     Args:
-        val_size: pictures held out of the training ones; None: 1,000 (of a user's own at most a tenth), or those that the
-            data itself sets apart.
-        fraction: of the training pictures, before any are held out; a smaller fraction lies inside a larger one.
-        leaky: train on the validation pictures too, as the authors' code does.
-        augment: random crops and flips, of the kind that suits the set.
-        classes: only these, numbered from 0 in this order.
-        size: side of the pictures, which are resized to it; None: as they are (a folder: 224).
+        val_size: number of training pictures held out for validation. None: 1,000, or at most a tenth of a user's own pictures,
+            or the dataset's own validation pictures.
+        fraction: of the training pictures to use, before any are held out. A smaller fraction is part of a larger one.
+        leaky: also train on the validation pictures, as the authors' code does.
+        augment: random crops and flips, as they suit the dataset.
+        classes: use only these, numbered from 0 in this order.
+        size: resize pictures to this side. None: as they are (224 for a folder).
     """
 
     val_size: int | None = None
@@ -47,22 +47,22 @@ class PictureOptions:
             object.__setattr__(self, "classes", _numbers(self.classes))
 
     def held_out(self, count: int) -> int:
-        """How many pictures are held out of so many, all fractions alike."""
+        """How many of `count` training pictures to hold out; the same for every fraction."""
         return self.val_size or DEFAULT_VAL_SIZE
 
 
 @dataclass(frozen=True)
 class FolderOptions(PictureOptions):
-    """Of a user's own folder, which may be small."""
+    """Options of a user's own folder, which may be small."""
 
     def held_out(self, count: int) -> int:
-        """A tenth at most, unless asked for."""
+        """At most a tenth, unless `val_size` says otherwise."""
         return self.val_size or min(DEFAULT_VAL_SIZE, max(1, count // 10))
 
 
 @dataclass(frozen=True)
 class OwnOptions(FolderOptions):
-    """Of a user's own .npz, about which only the user knows how its pictures may be changed."""
+    """Options of a user's own .npz. Only the user knows how its pictures may be augmented."""
 
     pad: int = 0
     flip: bool = False
@@ -76,7 +76,7 @@ class OwnOptions(FolderOptions):
 
 
 def build(kind: type[Any], task: str, given: dict[str, Any], fixed: dict[str, Any]) -> Any:
-    """The options of a task from what the user gave; a name that the task does not have is refused."""
+    """A dataset's options from what the user gave. Raises on a name that it does not have."""
     allowed = [field.name for field in fields(kind) if field.name not in fixed]
     for name in given:
         if name not in allowed:
@@ -86,7 +86,7 @@ def build(kind: type[Any], task: str, given: dict[str, Any], fixed: dict[str, An
 
 
 def yes_or_no(name: str, value: object) -> None:
-    """Refuse what only looks like True or False, such as the word "false", which counts as true."""
+    """Raise unless `value` is a bool: the word "false" would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {value!r}")
 

@@ -1,4 +1,4 @@
-"""The well-known sets of pictures, and how each may be changed while training."""
+"""Well-known datasets of pictures, and how each is augmented."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from mlrsnet.lab.datasets.options import PictureOptions
 
 @dataclass(frozen=True)
 class Set:
-    """Padding is side // `crop`; `flip` where a mirrored picture is still of its class; the full set's sizes."""
+    """Padding is side // `crop`. `flip`: a mirrored picture keeps its class. The sizes are those of the full dataset."""
 
     about: str
     crop: int
@@ -30,7 +30,7 @@ SETS = {
 
 
 def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
-    """A well-known set, from the cache or downloaded."""
+    """A well-known dataset, from the cache or downloaded."""
     base = name.removesuffix("-half").removesuffix("-tenth")
     known = SETS[base]
     source = arrays.read(download.find(base, root), name)
@@ -39,7 +39,7 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
 
 
 def note(source: Source, known: Set) -> str:
-    """A file with other sizes than the published set's is told, lest its results be taken for the set's."""
+    """What a record says of a file whose sizes are not the published ones."""
     found = len(source.train.labels), len(source.test.labels)
     if found == (known.num_train, known.num_test):
         return ""

@@ -1,9 +1,8 @@
-"""One fixed order of the training pictures, cut into parts: what is held out and what is trained on.
+"""Split training pictures into a part to train on and a part to validate on.
 
-The order depends on the labels alone, never on a run, and every beginning of it shares its places among the classes as
-the Sainte-Laguë rule shares seats among parties: in proportion, and alike for classes of the same size. The first
-pictures are held out and a fraction ends where it ends, so that a smaller fraction lies inside a larger one and
-both are validated on the same pictures.
+All splits are cuts of one fixed order, which depends only on the labels. Any beginning of it has the classes in proportion, as the
+Sainte-Laguë method gives seats to parties. The first pictures are held out, and a fraction is a beginning of the order. So a
+smaller fraction is part of a larger one, and both have the same validation pictures.
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,14 @@ LEAKY = "leaky: the validation pictures are trained on too, as in the authors' c
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Indices of the training pictures that are trained on and of those that are held out."""
+    """Indices of the pictures to train on, and of those held out."""
 
     train: Tensor
     val: Tensor
 
 
 def order(labels: Tensor) -> Tensor:
-    """All indices, shuffled; the k-th picture of a class of n comes at (k - 1/2) / n of the way."""
+    """All indices, shuffled. The k-th picture of a class of n is placed at (k - 1/2) / n of the order."""
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
     grouped = shuffled[labels[shuffled].argsort(stable=True)]
     counts = labels.bincount()
@@ -38,13 +37,13 @@ def order(labels: Tensor) -> Tensor:
 
 
 def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chosen:
-    """Choose by the options; `held_out=False` where the data brings its own validation pictures."""
+    """Cut the order as the options say. `held_out=False`: the dataset has its own validation pictures."""
     count = max(1, round(options.fraction * len(labels)))
     chosen = order(labels)[:count]
     size = options.held_out(len(labels)) if held_out else 0
     if size >= count:
         raise ValueError(
-            f"val_size must be less than {count:,}, the training pictures there are to hold out of, got {size:,}: "
+            f"val_size must be less than {count:,}, the number of training pictures, got {size:,}: "
             "pass a smaller val_size (`--option task.val_size=N`) or a larger fraction"
         )
     result = Chosen(chosen if options.leaky else chosen[size:], chosen[:size])
@@ -53,7 +52,7 @@ def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chose
 
 
 def number(labels: Tensor, classes: Sequence[int] | None, total: int) -> Tensor:
-    """Each label's number among `classes`, -1 for those that were not asked for."""
+    """Each label's position in `classes`, or -1 if it is not among them."""
     if classes is None:
         return labels
     check_classes(classes, total)
@@ -63,7 +62,7 @@ def number(labels: Tensor, classes: Sequence[int] | None, total: int) -> Tensor:
 
 
 def check_classes(classes: Sequence[int], total: int, what: str = "whole numbers") -> None:
-    """Refuse unknown and repeated classes and fewer than two."""
+    """Raise on unknown or repeated classes, and on fewer than two."""
     if not classes or not set(classes) <= set(range(total)) or len(set(classes)) != len(classes):
         raise ValueError(f"classes must be different {what} from 0 to {total - 1}, got {list(classes)!r}")
     if len(classes) < 2:
@@ -74,6 +73,6 @@ def _check_left(labels: Tensor, train: Tensor, how: str) -> None:
     left = labels[train].bincount(minlength=int(labels.max()) + 1)
     if not left.all():
         raise ValueError(
-            f"every class must be among the training pictures, but class {int(left.argmin())} has none left with "
+            f"every class must have training pictures, but class {int(left.argmin())} has none left with "
             f"{how}: pass a larger fraction or a smaller val_size"
         )

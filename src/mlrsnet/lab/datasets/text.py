@@ -1,4 +1,4 @@
-"""Texts as token numbers: words with an <eos> at the end of each line, or characters."""
+"""Texts as numbered tokens: words, with <eos> at the end of each line, or characters."""
 
 import platform
 from collections import Counter
@@ -13,7 +13,7 @@ from torch import Tensor
 from mlrsnet.lab.datasets.options import NoOptions
 
 MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
-"""Words of Python's manual that are read, and how many kinds of them are told apart."""
+"""How many words of Python's manual are read, and the size of their vocabulary."""
 
 FILES = {"train": "train.txt", "val": "valid.txt", "test": "test.txt"}
 EOS, UNKNOWN = "<eos>", "<unk>"
@@ -22,7 +22,7 @@ NUM_CODE_POINTS = 0x110000
 
 @dataclass(frozen=True, eq=False)
 class TextDataset:
-    """Three texts as token numbers (int64, 1-D, on the CPU) and what the numbers stand for."""
+    """Three texts as token numbers (int64, 1-D, on the CPU), and the vocabulary."""
 
     name: str
     vocabulary: tuple[str, ...]
@@ -33,17 +33,17 @@ class TextDataset:
 
     @property
     def num_classes(self) -> int:
-        """How many tokens there are to choose the next one from."""
+        """The size of the vocabulary."""
         return len(self.vocabulary)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many tokens each part has."""
+        """The number of tokens in each part."""
         return {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
 
 
 def load_words(name: str, root: Path, options: NoOptions) -> TextDataset:
-    """Words; the vocabulary is the training file's, in order of first appearance."""
+    """A text by words. The vocabulary is that of the training file, in order of first appearance."""
     words = {part: split_words(text) for part, text in _read(root / name).items()}
     index = {word: number for number, word in enumerate(dict.fromkeys(words["train"]))}
     parts = {part: _look_up(those, index, part, root / name / FILES[part]) for part, those in words.items()}
@@ -51,16 +51,16 @@ def load_words(name: str, root: Path, options: NoOptions) -> TextDataset:
 
 
 def load_characters(name: str, root: Path, options: NoOptions) -> TextDataset:
-    """Characters of the same files, line ends included."""
+    """The same files by characters, line ends included."""
     folder = root / name.removesuffix("-chars")
     return _of_characters(name, _read(folder), folder)
 
 
 def load_shakespeare(name: str, root: Path, options: NoOptions) -> TextDataset:
-    """Characters of one file: the first 90% to train, 5% to choose by, the last 5% to report."""
+    """One file by characters: the first 90% to train on, 5% to validate on, the last 5% to test on."""
     path = root / name / "input.txt"
     if not path.is_file():
-        raise FileNotFoundError(f"{name} was not found: put {path} there, one plain text; {_BY_HAND}")
+        raise FileNotFoundError(f"{name} was not found: put one plain text file at {path}; {_BY_HAND}")
     text = _decode(path)
     ends = len(text) * 9 // 10, len(text) * 19 // 20
     parts = {"train": text[: ends[0]], "val": text[ends[0] : ends[1]], "test": text[ends[1] :]}
@@ -68,7 +68,7 @@ def load_shakespeare(name: str, root: Path, options: NoOptions) -> TextDataset:
 
 
 def load_manual(name: str, root: Path, options: NoOptions) -> TextDataset:
-    """The beginning of the reference manual that comes with Python itself, by words: small, and always there."""
+    """The beginning of Python's own reference manual, by words: small, and always available."""
     from pydoc_data.topics import topics
 
     words = " ".join(topics[key] for key in sorted(topics)).lower().split()[:MANUAL_WORDS]
@@ -83,7 +83,7 @@ def load_manual(name: str, root: Path, options: NoOptions) -> TextDataset:
 
 
 def split_words(text: str) -> list[str]:
-    """Split on white space, with `<eos>` at the end of each line; a last line without its line end counts."""
+    """Split on white space, with `<eos>` at the end of each line, also of a last line without a line end."""
     complete = text if text.endswith("\n") else text + "\n"
     return complete.replace("\n", f" {EOS} ").split()
 
@@ -124,7 +124,7 @@ def _read(folder: Path) -> dict[str, str]:
     if missing:
         raise FileNotFoundError(
             f"{folder.name} was not found: put {', '.join(FILES.values())} into {folder}, plain text, one sentence or "
-            f"paragraph a line (missing: {', '.join(missing)}); {_BY_HAND}"
+            f"paragraph per line (missing: {', '.join(missing)}); {_BY_HAND}"
         )
     return {part: _decode(folder / name) for part, name in FILES.items()}
 
@@ -135,8 +135,8 @@ def _decode(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8 text, got {error.reason} at byte {error.start}: convert it") from None
     if not text:
-        raise ValueError(f"{path} must have some text, got an empty file: copy it again from its source")
+        raise ValueError(f"{path} must have some text, got an empty file: copy it again")
     return text
 
 
-_BY_HAND = "it has to be downloaded by hand, torchvision does not have it"
+_BY_HAND = "download it by hand, torchvision does not have it"

@@ -1,4 +1,4 @@
-"""What decides the step, by name; a new method is one file with one class, and one line here."""
+"""Methods that decide the step, by name. A new method is one file with one class, and one line here."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -30,30 +30,35 @@ SCHEDULES: dict[str, Callable[..., Method]] = {
     **{name: partial(ByTable, name=name) for name in HAND_DESIGNED},
     **METHODS,
 }
-"""All that a RunSpec's `schedule` can name."""
+"""Every name that a RunSpec's `schedule` can have."""
 
 
 def register(name: str, method: Callable[..., Method]) -> None:
-    """Make a method of one's own known to `RunSpec`: a class that takes a `Setting` and keyword-only options."""
+    """Add your own method, so that a `RunSpec` can name it.
+
+    Args:
+        name: a new name for `RunSpec.schedule`.
+        method: a `Method` class that takes a `Setting` and keyword-only options.
+    """
     if name in SCHEDULES and METHODS.get(name) is not method:
-        raise ValueError(f"there is a schedule named {name!r} already: choose another name")
+        raise ValueError(f"name must be new, but there is already a schedule named {name!r}: choose another name")
     METHODS[name] = SCHEDULES[name] = method
 
 
 def build(name: str, setting: Setting, options: Mapping[str, Any]) -> Method:
-    """The decider of that name in a training."""
+    """The method of that name, in a training."""
     return SCHEDULES[name](setting, **options)
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """Options of a schedule and what they are unless given; none of one that is not known here."""
+    """A schedule's options and their defaults; empty for an unknown schedule."""
     if name in HAND_DESIGNED:
         return {**named.defaults(HAND_DESIGNED[name]), "warmup": 0.0}
     return named.defaults(METHODS[name]) if name in METHODS else {}
 
 
 def uses_lr(name: str) -> bool:
-    """Whether a run's `lr` has an effect under that schedule."""
+    """Whether a run's `lr` has an effect under this schedule."""
     return bool(getattr(METHODS.get(name), "uses_lr", True))
 
 
@@ -64,4 +69,4 @@ def check(name: str, options: Mapping[str, Any]) -> None:
         named.check("schedule_options", name, METHODS[name], options)
     else:
         named.check("schedule_options", name, HAND_DESIGNED[name], options, shared=["warmup"])
-        factors(name, 10, 1, **options)  # bad values are named here, before any data is read
+        factors(name, 10, 1, **options)  # raises on bad values before any data is read

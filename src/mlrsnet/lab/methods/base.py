@@ -1,4 +1,4 @@
-"""What decides a step: the protocol that schedules, line searches and hypergradient methods share."""
+"""The interface that schedules, line searches and hypergradient methods share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,20 @@ from mlrsnet._engine.groups import set_lr
 
 @dataclass(frozen=True)
 class Setting:
-    """The training that a decider works in.
+    """What a method knows of the training it works in.
 
-    `val_gradients()` is the loss of the next held-out batch and its gradients, in the order of the model's parameters, with
-    the model left as it was. `train_loss()` is the loss of the step's training batch, with a gradient: for a decider whose
-    `own_gradients` says so, once a step. `clip_norm` is then its own matter too, and `replayed(name, call, tensors)` what
-    `call` makes of that batch, the model and these tensors, on a GPU from a CUDA graph: under one name the same call in every
-    step, which reads nothing back. What it and `val_gradients()` return is overwritten when they are called next: clone what
-    is kept. `folder` is the run's, where it has one.
+    Args:
+        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training.
+        val_gradients: returns the loss of the next held-out batch and its gradients, in the order of the model's parameters. The
+            model is left as it was. The next call overwrites the tensors: clone what you keep.
+        train_loss: returns the differentiable loss of the step's training batch. Only for methods with `own_gradients`, once per
+            step.
+        replayed: `replayed(name, call, tensors)` returns what `call` computes from that batch, the model and these tensors, on a
+            GPU from a CUDA graph. A name stands for the same call in every step, and the call must not read numbers back. The
+            next call overwrites the result.
+        clip_norm: the largest norm of the gradient; methods with `own_gradients` have to clip themselves.
+        learned_on: for the card of a schedule that the method learns.
+        folder: the run's, if it has one.
     """
 
     model: nn.Module
@@ -40,14 +46,18 @@ class Setting:
 
 
 class Method:
-    """Given the loss of a batch, with its gradients in place, sets the LR and moves the weights.
+    """Sets the LR and moves the weights, given the loss of a batch and its gradients.
 
-    `step` is all that a subclass has to write. On a GPU the loop captures it, with the gradients' computation before it, in
-    a CUDA graph: then it must not read numbers back, and what it counts on the host belongs in `replayed` too. Where that
-    is impossible, `capturable = False` makes every step eager, and `is_due` single ones. `reads_val_loss = True` asks for
-    an evaluation after every epoch. With `own_gradients = True` no gradients are in place, as the method needs more than
-    these: `own_step` stands for `step` and for all that comes before it, and is captured in parts only. `uses_lr = False`:
-    it finds its own range, whatever the spec's LR.
+    A subclass only has to write `step`. On a GPU the loop captures it in a CUDA graph, together with the computation of the
+    gradients, so `step` must not read numbers back, and what it counts on the host has to be counted in `replayed` too.
+
+    Class attributes:
+
+    - `capturable = False`: every step is eager. `is_due` makes single steps eager.
+    - `own_gradients = True`: the method computes its own gradients. `own_step` replaces `step` and everything before it, and only
+      parts of it are captured.
+    - `reads_val_loss = True`: the model is evaluated after every epoch.
+    - `uses_lr = False`: the method finds its own range, whatever the spec's LR.
     """
 
     capturable = True
@@ -59,61 +69,61 @@ class Method:
         self.setting, self.optimizer = setting, setting.optimizer
 
     def step(self, loss: Tensor) -> None:
-        """Move the weights by this batch's gradients."""
+        """Set the LR and move the weights."""
         raise NotImplementedError
 
     def own_step(self) -> Tensor:
-        """The whole step of a method that computes its own gradients; returns the batch's loss, detached."""
+        """Take the whole step with the method's own gradients; return the batch's loss, detached."""
         raise NotImplementedError
 
     def is_due(self) -> bool:
-        """Whether the next step has to run outside the captured graph."""
+        """Whether the next step must run outside the captured graph."""
         return False
 
     def replayed(self) -> None:
-        """A step was replayed from the graph: count it."""
+        """Count a step that was replayed from the graph."""
 
     def end_epoch(self, val_loss: float) -> None:
-        """An epoch has ended and was evaluated, with this loss on held-out data."""
+        """Called after an epoch that was evaluated, with the loss on validation data."""
 
     def lr(self) -> float | Tensor:
-        """The LR of the last step; where an optimizer estimates a factor of its own (Prodigy's d), with it."""
+        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d)."""
         group = self.optimizer.param_groups[0]
         lr: float | Tensor = group["lr"]
         return lr * group["d"] if "d" in group else lr
 
     def scalars(self) -> dict[str, float]:
-        """More numbers for the records, such as gamma."""
+        """More numbers for an epoch's record, such as gamma."""
         return {}
 
     def leave(self, folder: Path) -> None:
-        """Write what the training has made beside its weights into the run's folder."""
+        """Save what the method has learned in the run's folder."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the optimizer's own state does not hold."""
+        """The method's state, without the optimizer's."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a state."""
 
     def set_lr(self, lr: float) -> None:
-        """The same LR for all groups, in place where it is a tensor."""
+        """Set one LR for all groups, in place if it is a tensor."""
         for group in self.optimizer.param_groups:
             set_lr(group, lr)
 
     @property
     def device(self) -> torch.device:
-        """Where the LR lives: a GPU's LRs are tensors there."""
+        """Where the LR is: on a GPU it is a tensor there."""
         lr = self.optimizer.param_groups[0]["lr"]
         return lr.device if isinstance(lr, Tensor) else torch.device("cpu")
 
 
 class OwnOptimizer(Method):
-    """A method that is an optimizer itself. The spec's optimizer only says which form, and its momentum and the like.
+    """A method that is itself an optimizer. It takes its form, momentum and other settings from the spec's optimizer.
 
     Args:
         setting: the training.
-        forms: the spec's optimizers that the method has a form for, by exact type.
+        forms: the types of optimizers that the method has a form for.
     """
 
     capturable = False
@@ -129,7 +139,7 @@ class OwnOptimizer(Method):
         self.form: dict[str, Any] = setting.optimizer.param_groups[0]
 
     def refuse_nesterov(self) -> None:
-        """Where there is no form for it."""
+        """Raise if the spec's optimizer uses Nesterov momentum."""
         if self.form.get("nesterov"):
             raise ValueError(
                 f"nesterov must be false with schedule {type(self).__name__.lower()!r}, got true: it has no form for it"

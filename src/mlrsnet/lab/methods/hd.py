@@ -1,4 +1,4 @@
-"""HD: the LR goes down the slope of the training loss."""
+"""HD: gradient descent on the LR, for the training loss."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mlrsnet.lab.methods.base import OwnOptimizer, Setting
 
 
 class HD(OwnOptimizer):
-    """`baselines.HDSGD` or `HDAdam` in the loop, from the spec's LR; without a `hyper_lr`, with its default there."""
+    """`baselines.HDSGD` or `HDAdam`, starting from the spec's LR. `hyper_lr` is the optimizer's default if None."""
 
     def __init__(self, setting: Setting, *, hyper_lr: float | None = None) -> None:
         super().__init__(setting, (SGD, Adam))
@@ -25,10 +25,10 @@ class HD(OwnOptimizer):
         self.optimizer: baselines.HDSGD | baselines.HDAdam = kind(setting.model.parameters(), lr=setting.lr, **options)
 
     def step(self, loss: Tensor) -> None:
-        """First the LR, then the weights."""
+        """Update the LR, then the weights."""
         self.optimizer.step()
 
     def scalars(self) -> dict[str, float]:
-        """The slope that the LR went down last."""
+        """The last hypergradient."""
         slope = self.optimizer.last_hypergradient
         return {} if slope is None else {"hypergradient": slope}

@@ -1,4 +1,4 @@
-"""L4: the loss of a batch says how far its step goes."""
+"""L4: the loss of a batch decides how far its step goes."""
 
 from torch import Tensor
 from torch.optim import SGD, Adam
@@ -8,7 +8,7 @@ from mlrsnet.lab.methods.base import OwnOptimizer, Setting
 
 
 class L4(OwnOptimizer):
-    """`baselines.L4` in the loop: plain gradients for sgd, L4Mom for sgdm, L4Adam for adam; the spec's LR is not used."""
+    """`baselines.L4`: plain gradients for sgd, L4Mom for sgdm, L4Adam for adam. The spec's LR is not used."""
 
     uses_lr = False
 
@@ -25,9 +25,9 @@ class L4(OwnOptimizer):
         )
 
     def step(self, loss: Tensor) -> None:
-        """As far as this batch's loss says."""
+        """Step as far as this batch's loss allows."""
         self.optimizer.step(loss)
 
     def scalars(self) -> dict[str, float]:
-        """What is thought to be the smallest loss."""
+        """L4's estimate of the smallest loss."""
         return {"min_loss": self.optimizer.param_groups[0]["min_loss"]}

@@ -12,16 +12,19 @@ from mlrsnet.scheduler import LearnedLR
 
 
 def find(schedule: str, folder: Path | None) -> str | Path:
-    """The file of that path beside the run's folder, where there is one; else what was given."""
-    beside = Path(os.path.normpath((folder or Path()) / schedule))  # the folder may not be there yet
+    """The file at this path relative to the run's folder if it exists, else what was given."""
+    beside = Path(os.path.normpath((folder or Path()) / schedule))  # the folder may not exist yet
     return beside if beside.is_file() else schedule
 
 
 class Learned(Method):
-    """`LearnedLR` in the loop, as a user would have it.
+    """`LearnedLR`, used as in any training loop.
 
-    `schedule` is a name, the path of a .safetensors file, which may be relative to the run's folder, or `hf://owner/name`;
-    `phases`: so many of its networks, evenly chosen; all of them if None.
+    Args:
+        setting: the training.
+        schedule: a name, `hf://owner/name`, or the path of a .safetensors file, which may be relative to the run's folder.
+        scale: multiplies every LR.
+        phases: how many of its networks to use, evenly spaced; all if None.
     """
 
     uses_lr = False
@@ -44,18 +47,18 @@ class Learned(Method):
         )
 
     def step(self, loss: Tensor) -> None:
-        """This batch's loss sets this batch's LR."""
+        """Set the LR by this batch's loss, then move the weights."""
         self.learned.step(loss)
         self.optimizer.step()
 
     def scalars(self) -> dict[str, float]:
-        """The range of the LR."""
+        """Gamma, the range of the LR."""
         return {"gamma": float(self.learned.check()["gamma"])}
 
     def state_dict(self) -> dict[str, Any]:
-        """LearnedLR's."""
+        """See `LearnedLR`."""
         return self.learned.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """LearnedLR's."""
+        """See `LearnedLR`."""
         self.learned.load_state_dict(state)

@@ -18,7 +18,7 @@ NETS = ("lstm", "mlp")
 
 
 class MLRSNet(Method):
-    """`MetaTrainer` in the loop; `every` is T_val, `hidden` and `layers` are the network's size."""
+    """`MetaTrainer` in the loop. `every` is T_val; `hidden` and `layers` are the size of the schedule's network."""
 
     uses_lr = False
 
@@ -61,37 +61,37 @@ class MLRSNet(Method):
             name=name,
             learned_on=setting.learned_on,
         )
-        self.capturable = bptt == 1  # a longer memory is kept on the host
+        self.capturable = bptt == 1  # more than one step back is kept on the host
 
     def step(self, loss: Tensor) -> None:
-        """A plain step, or one that teaches the network too."""
+        """A training step; every `every` steps also a meta-update."""
         self.meta.step(loss)
 
     def is_due(self) -> bool:
-        """Meta-updates read numbers on the host."""
+        """A meta-update reads numbers on the host."""
         return self.meta.update_due
 
     def replayed(self) -> None:
-        """The host counts along."""
+        """Count a replayed step on the host."""
         self.meta.count_replayed()
 
     def scalars(self) -> dict[str, float]:
-        """The range of the LR, and what the last meta-update saw."""
+        """Gamma, the range of the LR, and the last hypergradient."""
         found = {"gamma": float(self.meta.lr.check()["gamma"])}
         if self.meta.last_hypergradient is not None:
             found["hypergradient"] = self.meta.last_hypergradient
         return found
 
     def leave(self, folder: Path) -> None:
-        """What was learned so far, as a schedule."""
+        """Save what has been learned so far as a schedule."""
         self.meta.schedule().save(folder / SCHEDULE)
 
     def state_dict(self) -> dict[str, Any]:
-        """MetaTrainer's."""
+        """See `MetaTrainer`."""
         return self.meta.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """MetaTrainer's."""
+        """See `MetaTrainer`."""
         self.meta.load_state_dict(state)
 
 

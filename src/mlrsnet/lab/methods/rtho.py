@@ -1,4 +1,4 @@
-"""RTHO: the LR goes down the slope of the validation loss through the whole training so far."""
+"""RTHO: gradient descent on the LR, for the validation loss, through the whole training so far."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from mlrsnet.lab.methods.base import OwnOptimizer, Setting
 
 
 class InTheLoop(baselines.RTHO):
-    """Whose two passes are the loop's: CUDA graphs, where it has them. The validation closure is not called."""
+    """`baselines.RTHO` with the loop's own gradients, which are CUDA graphs on a GPU. The validation closure is not called."""
 
     def __init__(self, setting: Setting, **options: Any) -> None:
         super().__init__(setting.model.parameters(), **options)
@@ -30,11 +30,11 @@ class InTheLoop(baselines.RTHO):
 
 
 def _not_called() -> Tensor:
-    raise AssertionError("the loop gives the gradients of a held-out batch itself")
+    raise AssertionError("the loop computes the gradients of a held-out batch itself")
 
 
 class RTHO(OwnOptimizer):
-    """`baselines.RTHO` in the loop, from the spec's LR; every step has a second backward pass and a validation batch."""
+    """`baselines.RTHO`, starting from the spec's LR. Every step has a second backward pass and a validation batch."""
 
     own_gradients = True
 
@@ -51,10 +51,10 @@ class RTHO(OwnOptimizer):
         )
 
     def own_step(self) -> Tensor:
-        """First the LR, then the weights."""
+        """Update the LR, then the weights."""
         return self.optimizer.step(self.setting.train_loss, _not_called)
 
     def scalars(self) -> dict[str, float]:
-        """The slope that the LR went down last."""
+        """The last hypergradient."""
         slope = self.optimizer.last_hypergradient
         return {} if slope is None else {"hypergradient": slope}

@@ -1,4 +1,4 @@
-"""Hand-designed schedules: the LR of every step is known beforehand."""
+"""Hand-designed schedules: the LR of every step is known in advance."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mlrsnet.lab.methods.base import Method, Setting
 
 
 class ByTable(Method):
-    """Looks the LR up; on a GPU the table and the place in it live there, and nothing is copied in a step."""
+    """Looks the LR up in a table. On a GPU the table and the position are there too, so that a step copies nothing."""
 
     def __init__(self, setting: Setting, name: str, **options: Any) -> None:
         super().__init__(setting)
@@ -24,7 +24,7 @@ class ByTable(Method):
             self.place = torch.zeros(1, dtype=torch.int64, device=self.device)
 
     def step(self, loss: Tensor) -> None:
-        """The next LR of the table, then the optimizer."""
+        """Set the next LR, then move the weights."""
         if self.on_gpu:
             for group in self.optimizer.param_groups:
                 group["lr"].copy_(self.lrs.index_select(0, self.place).squeeze(0))
@@ -36,15 +36,15 @@ class ByTable(Method):
         self.count += 1
 
     def replayed(self) -> None:
-        """The host counts along."""
+        """Count a replayed step on the host."""
         self.count += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the table."""
+        """The position in the table."""
         return {"count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on there."""
+        """Continue from a position."""
         self.count = state["count"]
         if self.on_gpu:
             self.place.fill_(self.count)

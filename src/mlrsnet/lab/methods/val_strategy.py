@@ -1,4 +1,4 @@
-"""Val strategy (Section 4.1.2): the LR is divided by 4 whenever the validation loss stops decreasing."""
+"""Val strategy (Section 4.1.2): divide the LR by 4 whenever the validation loss stops decreasing."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from mlrsnet.lab.methods.base import Method, Setting
 
 
 class ValStrategy(Method):
-    """Looks at the validation loss after every epoch."""
+    """Checks the validation loss after every epoch."""
 
     reads_val_loss = True
 
@@ -22,11 +22,11 @@ class ValStrategy(Method):
         self.best, self.current = math.inf, setting.lr
 
     def step(self, loss: Tensor) -> None:
-        """The optimizer's, at the LR in force."""
+        """Move the weights at the current LR."""
         self.optimizer.step()
 
     def end_epoch(self, val_loss: float) -> None:
-        """Divide, or remember the new best."""
+        """Divide the LR, or remember the new best loss."""
         if val_loss < self.best:
             self.best = val_loss
         else:
@@ -38,6 +38,6 @@ class ValStrategy(Method):
         return {"best": self.best, "current": self.current}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with them."""
+        """Continue with them."""
         self.best, self.current = state["best"], state["current"]
         self.set_lr(self.current)

@@ -28,7 +28,7 @@ from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.devices import device_name
-from mlrsnet.lab.meta_training import NETWORKS, PRESETS
+from mlrsnet.lab.meta_specs import NETWORKS, PRESETS
 from mlrsnet.lab.records import commit
 from mlrsnet.lab.universal import distribution
 

@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from mlrsnet import _check
 from mlrsnet.cli.options import DATASET, add_data, add_device, add_field, add_tensorboard, given, screen
@@ -98,8 +97,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if preset is None:
         fields.setdefault("name", _name(arguments))
     spec = make_meta_spec(objective, fields, preset)
-    show: Any = screen("metatrain")
-    show.show_metatrain(spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard)
+    screen("metatrain").show_metatrain(spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard)
 
 
 def _preset(arguments: argparse.Namespace) -> str | None:
@@ -110,16 +108,16 @@ def _preset(arguments: argparse.Namespace) -> str | None:
 
 
 def _objective(arguments: argparse.Namespace, preset: str | None) -> str:
-    """The objective; options that belong to the other one are refused."""
+    """The objective. Raises on options that belong to the other one."""
     asked = arguments.objective or ("horizon" if preset else "greedy")
     objective = _check.one_of("--objective", asked, OBJECTIVES)
-    foreign = ["preset"] if preset and objective != "horizon" else []
-    for other, options in OWN.items():
-        names = [*foreign, *(name for name in given(arguments, options) if name not in OWN[objective])]
-        if names:
+    owners = {name: owner for owner, options in OWN.items() for name in options}
+    used = given(arguments, owners) | ({"preset": preset} if preset else {})
+    for name in used:
+        owner = owners.get(name, "horizon")
+        if owner != objective:
             raise ValueError(
-                f"--{names[0].replace('_', '-')} belongs to --objective {'horizon' if foreign else other}, got "
-                f"--objective {objective}: leave one out"
+                f"--{name.replace('_', '-')} belongs to --objective {owner}, got --objective {objective}: leave one out"
             )
     return objective
 

@@ -19,9 +19,11 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 def show_metatrain(spec: MetaSpec, out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
     """Learn a schedule into `out` with a progress bar; end with its card."""
     board = out.with_name(out.name + ".tensorboard") if tensorboard else None
-    show = _show_greedy if isinstance(spec, GreedySpec) else _show_horizon
     try:
-        show(spec, out, device, root, board)  # type: ignore[arg-type] # the spec decides
+        if isinstance(spec, GreedySpec):
+            _show_greedy(spec, out, device, root, board)
+        else:
+            _show_horizon(spec, out, device, root, board)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command continues where it stopped") from None
 

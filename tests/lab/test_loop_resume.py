@@ -369,3 +369,12 @@ def test_an_error_in_a_watcher_is_written_down_and_the_run_goes_on(tmp_path):
     failed = records.read(tmp_path)
     assert (failed.status, failed.data["error"]) == ("failed", "RuntimeError: no network")
     assert_same(run(tiny(), tmp_path, device="cpu"), run(tiny(), device="cpu"))
+
+
+def test_a_checkpoint_has_the_names_of_version_0_1_so_that_its_runs_still_resume(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+    state = torch.load(tmp_path / records.CHECKPOINT, weights_only=True)
+    assert set(state) == {"spec", "device", "training", "epochs", "trace", "seconds"}
+    parts = {"model", "optimizer", "decider", "train", "val", "calibration", "trace", "random", "random_cuda"}
+    assert set(state["training"]) == {"step", *parts}

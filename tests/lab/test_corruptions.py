@@ -438,7 +438,7 @@ def test_options_are_refused_before_any_data_is_read(tmp_path, options, message)
 
 
 def test_more_validation_pictures_than_there_are_clean_ones_are_refused(root):
-    with pytest.raises(ValueError, match=r"val_size must be less than 300, the clean pictures .* got 300"):
+    with pytest.raises(ValueError, match=r"val_size must be less than 300, the number of clean pictures, got 300"):
         load("cifar10-c", root=publish(root), corruption="fog", val_size=300)
 
 

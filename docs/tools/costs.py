@@ -11,9 +11,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mlrsnet.lab import records
+from mlrsnet.lab.jobs import Job
 from mlrsnet.lab.models import build_image
 from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
-from mlrsnet.lab.reproduce import Job
 from mlrsnet.lab.spec import RunSpec
 
 RESULTS = paper.RESULTS

@@ -216,6 +216,14 @@ def _add_runs(runs: argparse.ArgumentParser) -> None:
     _add_data(resume)
     _add_tensorboard(resume)
     resume.set_defaults(run=_resume_runs)
+    pack = add_command(
+        actions, "pack", "ended runs as one file per column", "list, show and report read packs as they read folders."
+    )
+    pack.add_argument("folder", type=Path, help="runs are looked for at all depths below it")
+    pack.set_defaults(run=_pack_runs)
+    unpack = add_command(actions, "unpack", "the reverse of pack: a folder for each run")
+    unpack.add_argument("folder", type=Path, help="packs are looked for at all depths below it")
+    unpack.set_defaults(run=_unpack_runs)
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
@@ -323,6 +331,14 @@ def _show_run(words: Words) -> None:
 
 def _resume_runs(words: Words) -> None:
     _screen("runs").resume_runs(words.folder, words.device, words.data, words.tensorboard)
+
+
+def _pack_runs(words: Words) -> None:
+    _screen("runs").pack_runs(words.folder)
+
+
+def _unpack_runs(words: Words) -> None:
+    _screen("runs").unpack_runs(words.folder)
 
 
 def _report(words: Words) -> None:

@@ -225,7 +225,7 @@ def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float] |
 
 def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exception) -> Record:
     """The record that a run left; one that failed before it had any, such as for want of memory, is made up here."""
-    if (folder / records.RECORD).is_file():
+    if records.holds(folder):
         left = records.read(folder)
         if left.status == records.FAILED:
             return left

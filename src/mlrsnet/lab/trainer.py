@@ -355,7 +355,7 @@ def _heading(training: Training, labels: dict[str, str]) -> dict[str, Any]:
 
 def _earlier(folder: Path | None, spec: RunSpec) -> Record | None:
     """The run that the folder holds already; another one's folder is refused."""
-    if folder is None or not (folder / records.RECORD).is_file():
+    if folder is None or not records.holds(folder):
         return None
     earlier = records.read(folder)
     if earlier.spec != spec.to_dict():

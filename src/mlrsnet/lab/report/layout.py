@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
-from mlrsnet.lab.report.tables import Section, Study, Table
+from mlrsnet.lab.report.tables import Section, Table
 
 HOW_TO_READ = (
     "The last epoch's test result is what counts: mean ± sample standard deviation over the runs that have come to their "
@@ -60,6 +61,6 @@ def describe(table: Table) -> str:
     return f"{title.capitalize()}, {better} is better.{how}{shared}"
 
 
-def heading(section: Section | Study) -> str:
+def heading(section: Section | Findings) -> str:
     """Its title and, where there is one, its scale."""
     return f"{section.title} [scale: {section.scale}]" if section.scale else section.title

@@ -2,9 +2,10 @@
 
 import re
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
 from mlrsnet.lab.report.studies import grids
-from mlrsnet.lab.report.tables import Report, Section, Study, Table
+from mlrsnet.lab.report.tables import Report, Section, Table
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -41,7 +42,7 @@ def _section(section: Section) -> list[str]:
     return parts
 
 
-def _study(study: Study) -> list[str]:
+def _study(study: Findings) -> list[str]:
     notes = "\n".join(f"- {escape(note)}" for note in study.notes)
     parts = [f"## {escape(heading(study))}", escape(study.claim), notes]
     for grid in grids(study):

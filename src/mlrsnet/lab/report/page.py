@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
 from mlrsnet.lab.report.marks import dots, span, swatch
 from mlrsnet.lab.report.markup import Html, element, join
@@ -14,7 +15,7 @@ from mlrsnet.lab.report.pictures import Picture, meta_training, render, training
 from mlrsnet.lab.report.runs import Run
 from mlrsnet.lab.report.studies import grids, panels
 from mlrsnet.lab.report.styles import Style, styles
-from mlrsnet.lab.report.tables import Report, Row, Section, Study, Table
+from mlrsnet.lab.report.tables import Report, Row, Section, Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """The browser itself then refuses whatever would come from elsewhere."""
@@ -88,7 +89,7 @@ def _section(anchor: str, section: Section, looks: dict[str, Style]) -> Html:
     return element("section", join(parts, "\n"), id=anchor)
 
 
-def _opening(section: Section | Study, warning: str = "") -> list[Html]:
+def _opening(section: Section | Findings, warning: str = "") -> list[Html]:
     scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
     parts = [element("h2", section.title, *scale)]
     if section.claim:
@@ -100,7 +101,7 @@ def _opening(section: Section | Study, warning: str = "") -> list[Html]:
     return parts
 
 
-def _study(anchor: str, study: Study) -> Html:
+def _study(anchor: str, study: Findings) -> Html:
     parts = _opening(study)
     for grid in grids(study):
         shown = grid.columns

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet.lab import records
-from mlrsnet.lab.report.gather import Average, Cell, Gathered, Recipe, Study
+from mlrsnet.lab.report.gather import AveragePlan, Findings, Gathered, Plan, Target
 from mlrsnet.lab.report.names import by, different, name, names, same_method, same_spec, shared
-from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
+from mlrsnet.lab.report.numbers import Stat, count_text, metric_text, number, stat
 from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
 
 
@@ -153,7 +153,7 @@ class Report:
     name: str
     sections: list[Section]
     unreadable: list[tuple[str, str]]
-    studies: list[Study]
+    studies: list[Findings]
 
     @property
     def runs(self) -> list[Run]:
@@ -183,10 +183,10 @@ class Report:
 
 def build(gathered: Gathered) -> Report:
     """The whole report, tables of recipes first."""
-    sections = [_of_recipe(recipe, runs) for recipe, runs in gathered.recipes]
+    sections = [_of_plan(plan, runs) for plan, runs in gathered.plans]
     if gathered.loose:
         sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
-    return Report(gathered.name, sections, gathered.unreadable, gathered.studies)
+    return Report(gathered.name, sections, gathered.unreadable, gathered.findings)
 
 
 def newest(dates: Iterable[Any]) -> str:
@@ -207,17 +207,17 @@ def _date(text: Any) -> datetime | None:
         return None
 
 
-def _of_recipe(recipe: Recipe, runs: list[Run]) -> Section:
-    columns = dict.fromkeys((*recipe.columns, *(run.labels["column"] for run in runs)))
-    tables = [_column(recipe, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
-    averages = [_averaged(recipe, average, runs) for average in recipe.averages]
-    return Section(recipe.title, [*averages, *tables], recipe.scale, recipe.claim, recipe.notes)
+def _of_plan(plan: Plan, runs: list[Run]) -> Section:
+    columns = dict.fromkeys((*plan.columns, *(run.labels["column"] for run in runs)))
+    tables = [_column(plan, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
+    averages = [_averaged(plan, average, runs) for average in plan.averages]
+    return Section(plan.title, [*averages, *tables], plan.scale, plan.claim, plan.notes)
 
 
-def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
+def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
     """All runs of a row in these columns as one row."""
     mine = [run for run in runs if run.labels["column"] in average.columns]
-    labels = dict.fromkeys(row for row, column in recipe.cells if column in average.columns)
+    labels = dict.fromkeys(row for row, column in plan.targets if column in average.columns)
     rows = [
         Row(
             label,
@@ -227,24 +227,24 @@ def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
         )
         for label in labels
     ]
-    return _with_winners(Table(average.title, rows, _metric(mine), recipe.comparable, recipe.paper_setting))
+    return _with_winners(Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting))
 
 
-def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
-    here = [row for row, place in recipe.cells if place == column]
+def _column(plan: Plan, column: str, runs: list[Run]) -> Table:
+    here = [row for row, place in plan.targets if place == column]
     labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
     rows: list[Row] = []
     is_trial = column.endswith(records.CHOSEN)
     for label in labels:
-        cell = recipe.cells.get((label, column), Cell())
+        target = plan.targets.get((label, column), Target())
         mine = [run for run in runs if run.labels["row"] == label]
         groups = by(same_method, mine) or [[]]
         apart = different([group[0].spec for group in groups if group])
         for group in groups:
             # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
-            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, 1 if is_trial else recipe.num_seeds))
-    return _with_winners(Table(column, rows, _metric(runs), recipe.comparable, recipe.paper_setting))
+            rows.append(Row(full, _by_seed(group), target.paper, target.missing, 1 if is_trial else plan.num_seeds))
+    return _with_winners(Table(column, rows, _metric(runs), plan.comparable, plan.paper_setting))
 
 
 def _of_loose(runs: list[Run]) -> list[Table]:
@@ -258,13 +258,14 @@ def _of_loose(runs: list[Run]) -> list[Table]:
 
 
 def _with_winners(one: Table) -> Table:
-    """Mark the best mean, if there is another to be better than."""
+    """Mark the best mean, and means that are printed alike, if there is another row to be better than."""
     means = {index: row.stat(one.deciding) for index, row in enumerate(one.rows) if not row.diverged}
     there = {index: value.mean for index, value in means.items() if value is not None}
     if len(there) < 2:
         return one
-    best = (max if one.metric.higher_is_better else min)(there.values())
-    return replace(one, rows=[replace(row, wins=there.get(index) == best) for index, row in enumerate(one.rows)])
+    best = metric_text((max if one.metric.higher_is_better else min)(there.values()))
+    wins = {index for index, mean in there.items() if metric_text(mean) == best}
+    return replace(one, rows=[replace(row, wins=index in wins) for index, row in enumerate(one.rows)])
 
 
 def _metric(runs: list[Run]) -> Metric:

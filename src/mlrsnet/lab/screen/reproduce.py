@@ -13,7 +13,7 @@ from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
-from mlrsnet.lab.report import read_report, write_report
+from mlrsnet.lab.report import read_report, save_report, write_report
 from mlrsnet.lab.report.studies import grids
 from mlrsnet.lab.reproduce import ALL, Job, choose, reproduce, study
 from mlrsnet.lab.screen.progress import Bar, bars
@@ -105,8 +105,8 @@ def _keep_time(out: Path, scale: str, seconds: float, runs: int) -> None:
 
 
 def _print_tables(console: Console, out: Path, scale: str) -> None:
-    page, _ = write_report(out)
     report = read_report(out)
+    page, _ = save_report(report, out)
     for section in report.sections:
         for table in section.tables:
             console.print(summary(table, f"{section.title} ({scale}): {table.title}"))

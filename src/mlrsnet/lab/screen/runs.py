@@ -36,12 +36,34 @@ def show_run(folder: Path) -> None:
         losses = [number(line.get(f"{part}_loss"), ".4f") for part in ("train", "val", "test")]
         rate, metric = number(line.get("lr"), ".3g"), number(line.get("test_metric"), ".2f")
         print(f"{line.get('epoch', '?'):>5} {rate:>9} {losses[0]:>11} {losses[1]:>9} {losses[2]:>9} {metric:>11}")
-    print(f"\neverything: {folder / records.RECORD}")
+    print(f"\neverything: {records.file_of(folder)}")
+
+
+def pack_runs(folder: Path) -> None:
+    """Put every ended run below a folder into packs; runs that are damaged or have not ended stay as they are."""
+    found, unreadable = read_below(folder)
+    if unreadable:
+        raise ValueError(f"nothing was packed: {unreadable[0]}")
+    for path in (made := records.pack(folder, found)):
+        print(f"pack: {path}")
+    if not made:
+        print(f"nothing to pack: there is no ended run in a folder of its own below {folder}")
+
+
+def unpack_runs(folder: Path) -> None:
+    """Give every packed run below a folder its own folder again."""
+    found = sorted(folder.rglob(records.PACK))
+    if not found:
+        raise ValueError(
+            f"there is no {records.PACK} below {folder}: pass a folder that `mlrsnet runs pack` has written"
+        )
+    for path in found:
+        print(f"{count_text(len(records.unpack(path)), 'run')} from {path}")
 
 
 def resume_runs(folder: Path, device: str, root: Path | None, tensorboard: bool) -> None:
     """Go on with every unfinished run at or below a folder; what cannot be read is said and left as it is."""
-    if (folder / records.RECORD).is_file():
+    if records.holds(folder):
         found = [records.read(folder)]
         unreadable: list[str] = []
     else:

@@ -89,6 +89,7 @@ class Table:
     metric: Metric
     comparable: bool = False
     paper_setting: str = ""
+    averaged: bool = False
 
     @property
     def trials(self) -> bool:
@@ -227,7 +228,8 @@ def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
         )
         for label in labels
     ]
-    return _with_winners(Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting))
+    table = Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting, averaged=True)
+    return _with_winners(table)
 
 
 def _column(plan: Plan, column: str, runs: list[Run]) -> Table:

@@ -1,12 +1,12 @@
 """One step ahead (Algorithm 1) against whole trainings, at equal compute: the same network, the same small trainings.
 
-Both learn an `LSTMNet` that reads loss and progress and begins as a fixed LR, on the digits' distribution of small trainings.
-Compute is counted in gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes
-through one training after another, its network carried on; the schedule it has learned, and that of the full horizon, then
-drive the same held-out trainings. The full horizon is judged by its averaged network after its meta-LR has fallen to 0, Algorithm 1
-by its last one at a constant meta-LR, as both are meant to be used.
+Both learn an `LSTMNet` that reads loss and progress and begins as a fixed LR, on small trainings on digits. Compute is counted in
+gradients of a training batch: a step is one, a meta-update's validation pass another. Algorithm 1 goes through one training after
+another and keeps its network; the schedule it learned, and that of the full horizon, then drive the same held-out trainings. The
+full horizon is judged by its averaged network after its meta LR has fallen to 0, Algorithm 1 by its last network at a constant
+meta LR: each as it is meant to be used.
 
-    python benchmarks/greedy_against_horizon.py [--out results/horizon/greedy_against_horizon.json]
+    python -m experiments.greedy_against_horizon [--out results/horizon/greedy_against_horizon.json]
 """
 
 import argparse
@@ -21,6 +21,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
+from experiments import markdown, results
 from mlrsnet import Gamma, LSTMNet, MetaTrainer
 from mlrsnet.card import Card, versions
 from mlrsnet.horizon import HorizonTrainer, Task
@@ -32,6 +33,34 @@ from mlrsnet.schedule import Schedule
 
 TASKS, MEMBERS, HIDDEN = 4, 16, 16
 GAMMA = Gamma("fixed", value=1.0)
+
+
+NAMES = (
+    "before learning",
+    "the end of whole trainings",
+    "the first quarter of trainings, four times as many",
+    "one step ahead (Algorithm 1)",
+)
+"""The objectives, in the order of the record."""
+
+
+def table() -> list[str]:
+    """Mean loss of held-out trainings, and the LR curve that was learned."""
+    record = results.data("horizon/greedy_against_horizon.json")
+    lines = []
+    for name, row in zip(NAMES, record["rows"], strict=True):
+        lrs, gap = row["lrs"], 100 * row["gap to cosine, one LR chosen on these tasks"]
+        curve = f"{lrs[0]:.2f}, {lrs[len(lrs) // 2]:.2f}, {lrs[-1]:.3f}"
+        spent = f"{row['gradients'] / 1e6:.2f} million" if "gradients" in row else ""
+        lines.append([name, spent, f"{row['mean fitness']:.4f}", f"{gap:+.1f} %", curve])
+    heads = [
+        "learned from",
+        "gradients",
+        "mean validation loss",
+        "gap to the best cosine",
+        "LR at the start, halfway, at the end",
+    ]
+    return markdown.table(heads, lines)
 
 
 def greedy(trainer: HorizonTrainer, net: LSTMNet, every: int, meta_lr: float, gradients: int) -> int:
@@ -54,8 +83,11 @@ def _greedy_training(task: Task, net: LSTMNet, optimizer: Adam, every: int) -> N
     def loss(index: torch.Tensor) -> torch.Tensor:
         return cross_entropy(model(inputs[index]) + shut, labels[index])
 
+    assert task.val is not None
+    held_out = task.val
+
     def val_loss() -> torch.Tensor:
-        return loss(task.val[torch.randint(len(task.val), (task.batch_size,))])
+        return loss(held_out[torch.randint(len(held_out), (task.batch_size,))])
 
     meta = MetaTrainer(
         model,
@@ -78,6 +110,7 @@ def _greedy_training(task: Task, net: LSTMNet, optimizer: Adam, every: int) -> N
 
 
 def main() -> None:
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=30)
     parser.add_argument("--every", type=int, nargs="*", default=[1, 10])
@@ -120,7 +153,7 @@ def main() -> None:
 
 
 def _truncated(words: argparse.Namespace, gradients: int, judge: HorizonTrainer) -> dict[str, Any]:
-    """The same trainings, stopped and judged after a part of their horizon, and as many more of them."""
+    """The same trainings, stopped and judged after a part of their horizon; more of them, for the same compute."""
     sampler = replace(inner_tasks("digits"), judged_after=words.truncated)
     trainer = HorizonTrainer(
         sampler,

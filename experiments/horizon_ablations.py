@@ -1,9 +1,9 @@
-"""What does a schedule network need to read? Ablations, learned to their end on the digits 0 to 4 and judged on 5 to 9.
+"""What does a schedule network need to read? Ablations, learned on the digits 0 to 4 and judged on 5 to 9.
 
-All begin as a fixed LR, but for the one with the anneal factor; everything else is the demo's full-horizon meta-training. The gap
-is that of the mean calibrated validation loss to the best cosine with 5 % warm-up, its one LR chosen on the very trainings.
+All begin as a fixed LR, except the one with the anneal factor; everything else is the demo's full-horizon meta-training. The gap is
+that of the mean calibrated validation loss to the best cosine with 5 % warm-up, whose one LR is chosen on the same trainings.
 
-    python benchmarks/horizon_ablations.py [--seeds 0 1 2] [--out results/horizon/ablations-here.json]
+    python -m experiments.horizon_ablations [--seeds 0 1 2] [--out results/horizon/ablations-here.json]
 """
 
 import argparse
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from experiments import markdown, results
 from mlrsnet import LSTMNet, TrendNet
 from mlrsnet.card import versions
 from mlrsnet.horizon import HorizonTrainer
@@ -45,7 +46,17 @@ VARIANTS = {
 }
 
 
+def table() -> list[str]:
+    """Mean loss of held-out trainings before and after learning."""
+    lines = (
+        [row["variant"], f"{row['before']:.4f}", f"{row['after']:.4f}", f"{100 * row['gap to cosine']:+.1f} %"]
+        for row in results.data("horizon/ablations-cpu.json")["rows"]
+    )
+    return markdown.table(["reads", "before learning", "after", "gap to the best cosine"], lines)
+
+
 def main() -> None:
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

@@ -1,6 +1,6 @@
-"""Schedules that runs of Algorithm 1 left, shipped with the package: `python docs/tools/ship.py` makes the files anew.
+"""Schedules that runs of Algorithm 1 left, shipped with the package.
 
-Of several runs the one with the best validation result is shipped; test results are told, and choose nothing. The weights are
+Of several runs the one with the best validation result is shipped; test results are reported, and choose nothing. The weights are
 the run's own, and the card says what the records hold.
 """
 
@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import paper
-from paper import last_mean
-
+from experiments import markdown, results
+from experiments.pace_of_algorithm_1 import MetaTraining, meta_training
+from experiments.results import last_mean
 from mlrsnet import Card, Schedule, pretrained
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import metric_text
+from mlrsnet.lab.report.tables import Row, Table
 
 OWN, OTHERS, RIVALS = (
     "its own meta-training",
@@ -36,13 +37,13 @@ class Source:
     The authors' program is not among them: it trains on the pictures that it validates on.
     """
 
-    recipe: str
+    folder: str
     column: str
     rows: tuple[str, ...]
 
-    def runs(self, results: Path) -> list[Record]:
+    def runs(self) -> list[Record]:
         """Those that were trained to the end and left a schedule."""
-        places = [results / self.recipe / slug(self.column) / slug(row) / "seed0" for row in self.rows]
+        places = [results.RESULTS / self.folder / slug(self.column) / slug(row) / "seed0" for row in self.rows]
         found = [records.read(place) for place in places if (place / records.SCHEDULE).is_file()]
         return [run for run in found if run.status == records.FINISHED and run.result.get("val_metric") is not None]
 
@@ -55,9 +56,9 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Test results of the last epoch: one schedule's, and those of others beside it; None where a training diverged.
+    """Test results of the last epoch: one schedule's, and those of others beside it; None if a training diverged.
 
-    place: the folder in results/.
+    place: the row's folder in results/.
     """
 
     where: str
@@ -68,7 +69,7 @@ class Comparison:
     rivals: dict[str, float | None]
 
     def cost(self, value: float | None) -> float:
-        """What is to be small."""
+        """Lower is better."""
         if value is None:
             return math.inf
         return -value if self.higher_is_better else value
@@ -80,7 +81,7 @@ class Comparison:
 
     @property
     def better(self) -> list[str]:
-        """The others that came out better, best first."""
+        """The others that are better, best first."""
         return [name for name in self.ranked if self.cost(self.rivals[name]) < self.cost(self.value)]
 
 
@@ -94,32 +95,29 @@ def choose(candidates: Sequence[Record]) -> Record:
     return min(candidates, key=rank)
 
 
-def own_table(chosen: Record) -> Comparison:
+def own_table(source: Source, chosen: Record) -> Comparison:
     """The run beside every other row of its column."""
-    assert chosen.folder is not None
-    own = chosen.folder.parent
-    rivals = {_row(runs[0]): last_mean(runs) for folder, runs in _rows(own.parent).items() if folder != own}
+    rows = results.rows(source.folder, source.column)
+    rivals = {name: last_mean(row) for name, row in rows.items() if name != _row(chosen)}
     return _comparison(chosen, "", "", chosen.result["last"], rivals)
 
 
-def transfers(name: str, results: Path) -> list[Comparison]:
+def transfers(name: str) -> list[Comparison]:
     """Every row that was trained with the shipped schedule, beside the hand-designed rows of its column."""
-    found = []
-    named = {path.parents[1] for path in results.glob("*/*/*/seed*/record.json") if f'"{name}"' in path.read_text()}
-    for folder in sorted(named):
-        runs = paper.finished(folder)
-        if runs and _uses(runs[0], name):
-            spec, place = runs[0].spec, folder.relative_to(results).as_posix()
-            where = f"{spec['task']} with {_model(spec)}, {spec['epochs']} epochs"
-            rivals = {
-                _row(some[0]): last_mean(some) for some in _rows(folder.parent).values() if paper.by_hand(some[0])
-            }
-            found.append(_comparison(runs[0], where, place, last_mean(runs), rivals))
-    return found
+    tables = [table for section in results.report("").sections for table in section.tables if not table.averaged]
+    found = [_transfer(table, row) for table in tables for row in table.rows if _uses(row, name)]
+    return sorted(found, key=lambda one: one.place)
+
+
+def _transfer(table: Table, row: Row) -> Comparison:
+    run, place = results.ended(row)[0], row.runs[0].folder.rpartition("/")[0]
+    where = f"{run.spec['task']} with {_model(run.spec)}, {run.spec['epochs']} epochs"
+    rivals = {one.name: last_mean(one) for one in table.rows if results.ended(one) and results.hand_designed(one)}
+    return _comparison(run, where, place, last_mean(row), rivals)
 
 
 def where_it_fails(own: Comparison, moved: Sequence[Comparison]) -> str:
-    """In words, from numbers alone."""
+    """In words, made from the numbers."""
     beside = [one for one in moved if one.value is not None and one.rivals]
     sentences = {
         "Transferred, it diverged on {}.": [one for one in moved if one.value is None],
@@ -156,7 +154,7 @@ def card_of(
     rows, metric = [_row(run) for run in candidates], own.metric
     others = {_row(run): run.result["val_metric"] for run in candidates if run is not chosen}
     chance = f"chosen by validation {metric} among {' / '.join(rows)}" if others else "no other candidate"
-    run, spec = paper.meta_training(chosen), chosen.spec
+    run, spec = meta_training(chosen), chosen.spec
     description = (
         f"Algorithm 1 of the paper: T_val = {spec['schedule_options']['every']}, {run.updates} meta-updates in "
         f"{spec['epochs']} epochs of {spec['task']} with {_model(spec)}, seed {spec['seed']}; {chance}."
@@ -170,9 +168,10 @@ def card_of(
     )
 
 
-def _own(chosen: Record, run: paper.MetaTraining, metric: str) -> dict[str, Any]:
+def _own(chosen: Record, run: MetaTraining, metric: str) -> dict[str, Any]:
     assert chosen.folder is not None
-    result, seeds = chosen.result, paper.finished(chosen.folder.parent)
+    result, folder = chosen.result, chosen.folder.parent
+    seeds = [one for one in records.runs(folder) if one.ended]
     return {
         "record": "/".join(("results", *chosen.folder.parts[-4:])),
         "metric": metric,
@@ -181,7 +180,7 @@ def _own(chosen: Record, run: paper.MetaTraining, metric: str) -> dict[str, Any]
         "test, best epoch": result["best"],
         "best epoch": result["best_epoch"],
         **_plain({"LR at the beginning": run.first_lr, "LR at the end": run.last_lr}),
-        **_plain({f"test, last epoch, mean of {len(seeds)} seeds": last_mean(seeds)} if len(seeds) > 1 else {}),
+        **_plain({f"test, last epoch, mean of {len(seeds)} seeds": _mean(seeds)} if len(seeds) > 1 else {}),
     }
 
 
@@ -192,36 +191,55 @@ def _beside(one: Comparison) -> dict[str, Any]:
     return {"metric": one.metric, **_plain({"test, last epoch": one.value, **told})}
 
 
-def made(results: Path = paper.RESULTS) -> dict[str, Schedule]:
+def _mean(runs: Sequence[Record]) -> float | None:
+    """None if a run diverged."""
+    if any(run.status != records.FINISHED for run in runs):
+        return None
+    return sum(results.last(runs)) / len(runs)
+
+
+def made() -> dict[str, Schedule]:
     """Every shipped schedule whose run is there, by name."""
     found = {}
     for name, source in SOURCES.items():
-        if candidates := source.runs(results):
+        if candidates := source.runs():
             chosen = choose(candidates)
             assert chosen.folder is not None
             left = Schedule.load(chosen.folder / records.SCHEDULE)
-            card = card_of(name, left.card, chosen, candidates, own_table(chosen), transfers(name, results))
+            card = card_of(name, left.card, chosen, candidates, own_table(source, chosen), transfers(name))
             found[name] = Schedule(left.phases, card)
     return found
 
 
-def table(results: Path = paper.RESULTS) -> list[str]:
-    """As Markdown: how each was made, what it reached and where it fails."""
-    lines = ["| schedule | how it was made | what it reached | where it fails |", "| --- | --- | --- | --- |"]
-    for name, schedule in made(results).items():
+def table() -> list[str]:
+    """How each was made, what it reached and where it fails."""
+    lines = []
+    for name, schedule in made().items():
         card = schedule.card
         own = card.results[OWN]
         reached = [f"{key}: {_told(own[key])}" for key in own if key.startswith(("validation", "test"))]
         reached.append(f"LR: from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
-        how = f"{card.description} [Record](../{own['record']}/{records.RECORD})"
-        lines.append(f"| `{name}` | {how} | {own['metric']}; {'; '.join(reached)} | {card.results[FAILS]} |")
-    return lines if len(lines) > 2 else ["None of them has been made yet."]
+        how = f"{card.description} [Record]({_link(own['record'])})"
+        lines.append([f"`{name}`", how, f"{own['metric']}; {'; '.join(reached)}", card.results[FAILS]])
+    heads = ["schedule", "how it was made", "what it reached", "where it fails"]
+    return markdown.table(heads, lines) if lines else ["None of them has been made yet."]
 
 
-def _rows(column: Path) -> dict[Path, list[Record]]:
-    """Runs that came to their end, by folder of their row."""
-    found = {folder: paper.finished(folder) for folder in sorted(column.iterdir()) if folder.is_dir()}
-    return {folder: runs for folder, runs in found.items() if runs}
+def _link(record: str) -> str:
+    """The file that holds the run of a folder such as results/table1_paper/cifar-10/mlr-snet/seed0."""
+    folder = results.RESULTS / Path(record).relative_to("results")
+    return f"../results/{records.file_of(folder).relative_to(results.RESULTS).as_posix()}"
+
+
+def write() -> list[Path]:
+    """Write the files that come with the package; returns those that changed."""
+    changed = []
+    for name, schedule in made().items():
+        path = pretrained.SHIPPED / f"{name}{pretrained.SUFFIX}"
+        before = path.read_bytes() if path.is_file() else None
+        schedule.save(path)
+        changed += [path] if path.read_bytes() != before else []
+    return changed
 
 
 def _comparison(
@@ -238,8 +256,9 @@ def _row(run: Record) -> str:
     return str(run.data["labels"]["row"])
 
 
-def _uses(run: Record, name: str) -> bool:
-    return run.spec["schedule"] == "learned" and run.spec["schedule_options"] == {"schedule": name}
+def _uses(row: Row, name: str) -> bool:
+    spec = results.ended(row)[0].spec if results.ended(row) else {}
+    return spec.get("schedule") == "learned" and spec["schedule_options"] == {"schedule": name}
 
 
 def _model(spec: dict[str, Any]) -> str:
@@ -254,9 +273,3 @@ def _plain(numbers: dict[str, float | None]) -> dict[str, float | str]:
 
 def _told(value: float | str | None) -> str:
     return value if isinstance(value, str) else metric_text(value)
-
-
-if __name__ == "__main__":
-    for name, schedule in made().items():
-        schedule.save(pretrained.SHIPPED / f"{name}{pretrained.SUFFIX}")
-        print(f"{name}: {schedule.card.description} {schedule.card.results[FAILS]}")

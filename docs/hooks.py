@@ -1,4 +1,4 @@
-"""What the site's pages need before mkdocs reads them: records and reports beside them, formulas, and no name forgotten."""
+"""What the site's pages need that mkdocs does not do: formulas, records and reports beside them, and no public name left out."""
 
 import importlib
 import inspect
@@ -9,12 +9,13 @@ import types
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension, Object
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
 from mlrsnet import integrations
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PUBLIC = (
     "mlrsnet",
     "mlrsnet.horizon",
@@ -28,6 +29,7 @@ PUBLIC = (
 )
 """Modules whose `__all__` must be in the API reference, name by name."""
 
+DOCTEST = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)+", flags=re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src)\b[^)#]*)\)")
 REPORT = "report.html"
@@ -35,7 +37,7 @@ _linked: set[Path] = set()
 
 
 def on_pre_build(config: Any) -> None:
-    """Fail where a public name has no docstring or no place in the reference."""
+    """Fail if a public name has no docstring or no place in the reference."""
     _linked.clear()
     pages = "\n".join(path.read_text() for path in (Path(config["docs_dir"]) / "api").glob("*.md"))
     missing = undocumented(pages)
@@ -44,7 +46,7 @@ def on_pre_build(config: Any) -> None:
 
 
 def undocumented(pages: str) -> list[str]:
-    """Public names that the reference does not show, or that say nothing about themselves."""
+    """Public names that the reference does not show, or that have no docstring."""
     shown = set(re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE))
     found = []
     for module_name in PUBLIC:
@@ -59,14 +61,14 @@ def undocumented(pages: str) -> list[str]:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **more: Any) -> str:
-    """Formulas become MathML, which browsers draw by themselves; what lies outside of docs/ becomes part of the site."""
+    """Formulas become MathML, which browsers draw themselves; records outside docs/ become part of the site."""
     base = "../" * page.url.count("/")
     markdown = MATH.sub(lambda found: f'<div class="math">{convert(found[1].strip(), display="block")}</div>', markdown)
     return OUTSIDE.sub(lambda found: _outside(found[1], found[3], base, page.file.src_uri), markdown)
 
 
 def _outside(text: str, target: str, base: str, page: str) -> str:
-    """A link to a record or a folder of them; source is named, not linked: the reference shows it."""
+    """A link to a record or to a folder of runs; source code is named, not linked: the reference shows it."""
     path = ROOT / target
     if not path.exists():
         raise PluginError(f"{page}: {target} is not there")
@@ -78,7 +80,7 @@ def _outside(text: str, target: str, base: str, page: str) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the records that pages point at; a folder of runs becomes its report."""
+    """Copy the records that pages link to; a folder of runs becomes its report."""
     site = Path(config["site_dir"])
     for path in sorted(_linked):
         target = site / path.relative_to(ROOT)
@@ -89,3 +91,17 @@ def on_post_build(config: Any) -> None:
             from mlrsnet.lab.report import write_report
 
             write_report(path, target)
+
+
+class Doctests(Extension):
+    """For the API reference: doctests in docstrings become code blocks; Markdown would take them for quotations."""
+
+    def on_object(self, *, obj: Object, **more: Any) -> None:
+        """Called for everything that may have a docstring."""
+        if obj.docstring:
+            obj.docstring.value = fenced(obj.docstring.value)
+
+
+def fenced(text: str) -> str:
+    """A docstring whose doctests, up to the next empty line, are code."""
+    return DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text)

@@ -1,12 +1,12 @@
-"""What lets one schedule serve many kinds of trainings? Variants, each learned for as many generations.
+"""What lets one schedule serve many kinds of trainings? Variants, each learned for the same number of generations.
 
-Each is then judged on validation kinds, which nothing is learned from, beside cosine and linear decays with 5 % warm-up over a
-grid of LRs. The gap is the mean over tasks of log((f + 0.05) / (best + 0.05)), f the calibrated validation loss at the end and
-best that of the best of all rivals on that very task, an oracle. 0.05 keeps tasks that end near 0 from outvoting the others.
+Each is judged on validation kinds, which nothing is learned from, beside cosine and linear decays with 5 % warm-up over a grid of
+LRs. The gap is the mean over tasks of log((f + 0.05) / (best + 0.05)): f is the calibrated validation loss at the end, best that
+of the best rival on the same task, an oracle. The 0.05 keeps tasks that end near 0 from dominating the mean.
 
-    python benchmarks/universal_variants.py --generations 100 [--only absolute trend] [--out results/universal/variants-here.json]
+    python -m experiments.universal_variants --generations 100 [--only absolute trend] [--out results/universal/variants-here.json]
 
-With `--processes` the variants learn at the same time, each in a process of its own.
+With `--processes` the variants learn at the same time, each in its own process.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments import markdown, results
 from mlrsnet import Gamma, LSTMNet, TrendNet
 from mlrsnet._features import Averages
 from mlrsnet.card import versions
@@ -76,6 +77,7 @@ def net(kind: type[LSTMNet] = LSTMNet, start: float = 0.25, **reading: Any) -> L
 
 
 def fixed(value: float) -> Gamma:
+    """A range that does not depend on the training."""
     return Gamma("fixed", value=value)
 
 
@@ -99,14 +101,32 @@ VARIANTS = {
 }
 
 
+def table() -> list[str]:
+    """Mean and median gap before and after learning; and of one LR for all trainings."""
+    record = results.data("universal/variants-h200.json")
+    lines = []
+    for name, variant in record["variants"].items():
+        found = {line["generations"]: _both(line) for line in variant["comparisons"]}
+        lines.append([name, variant["about"].replace("|", r"\|"), found[0], found.get(25, "")])
+    for name in ("linear 0.3", "linear 1", "linear 3"):
+        lines.append([name, "one LR for all, 5 % warm-up", _both(record["one LR for all"][name]), ""])
+    heads = ["variant", "reads, and its range", "mean, median gap before learning", "after 25 generations"]
+    return markdown.table(heads, lines)
+
+
+def _both(line: dict[str, float]) -> str:
+    return f"{line['mean']:.3f}, {line['median']:.3f}"
+
+
 def summary(found: list[float]) -> dict[str, float]:
+    """Of gaps."""
     worst = sorted(found)[-len(found) // 8 :]
     wins = mean(gap <= 0 for gap in found)
     return {"mean": mean(found), "median": median(found), "worst eighth": mean(worst), "at least as good": wins}
 
 
 def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Comparisons at the beginning and after every so many generations, until they or the time are up."""
+    """Comparisons at the start and every few generations, until the generations or the seconds are used up."""
     device = torch.device(words.device)
     trainer = HorizonTrainer(
         train,
@@ -167,13 +187,15 @@ def measure(words: argparse.Namespace) -> dict[str, Any]:
 
 
 def side_by_side(words: argparse.Namespace) -> dict[str, Any]:
-    """The variants, each in a process of its own; their records put together."""
+    """The variants, each in its own process; their records are joined."""
     given = [word for word in sys.argv[1:] if word != "--processes"]
     record: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
         outs = {name: Path(folder) / f"{name}.json" for name in words.only}
         running = [
-            subprocess.Popen([sys.executable, __file__, *given, "--only", name, "--out", str(out)])
+            subprocess.Popen(
+                [sys.executable, "-m", "experiments.universal_variants", *given, "--only", name, "--out", str(out)]
+            )
             for name, out in outs.items()
         ]
         for name, process in zip(outs, running, strict=True):
@@ -186,12 +208,14 @@ def side_by_side(words: argparse.Namespace) -> dict[str, Any]:
 
 
 def write(record: dict[str, Any], out: Path | None) -> None:
+    """As JSON."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def main() -> None:
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=100, help="of each variant")
     parser.add_argument("--seconds", type=float, default=math.inf, help="a variant stops after them")

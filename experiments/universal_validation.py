@@ -1,10 +1,10 @@
-"""What was learned for the shipped default, on 48 further trainings of the validation kinds, which nothing was learned from.
+"""Is learning worth anything, and is reading the loss? The shipped defaults on 48 further trainings of the validation kinds.
 
-`blind` is the curve that `universal` follows where the loss stays that of guessing: the same schedule without its eyes. `start` is
-the network before learning: a linear decay, from an LR of 1 or a relative step of 0.02. Gaps are those to a linear decay from 1
-with 5 % warm-up, the best single LR for these kinds: mean of log((f + 0.05) / (f_linear + 0.05)), with its standard error.
+`blind` is the curve that `universal` follows while the loss stays that of guessing: the same schedule, which cannot see. `start`
+is the network before learning: a linear decay, from an LR of 1 or a relative step of 0.02. Gaps are to a linear decay from 1 with
+5 % warm-up, the best single LR for these kinds: the mean of log((f + 0.05) / (f_linear + 0.05)), with its standard error.
 
-    python benchmarks/universal_validation.py [--out results/universal/validation-here.json]
+    python -m experiments.universal_validation [--out results/universal/validation-here.json]
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from experiments import markdown, results
 from mlrsnet import Schedule, pretrained
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import versions
@@ -55,7 +56,32 @@ def by_table(tasks: list[Task], curve: Any, device: torch.device) -> list[float]
     return found.nan_to_num(nan=math.inf).tolist()
 
 
+def table() -> list[str]:
+    """Learned against not learned, seeing against blind."""
+    record = results.data("universal/validation-cpu.json")
+    pairs = {
+        "`universal` against linear from 1": record["gap to linear"]["universal"],
+        "`universal` against its start": record["gap to start"]["universal"],
+        "`universal` against blind": record["gap to blind"]["universal"],
+        "blind against linear from 1": record["gap to linear"]["blind"],
+        "`universal-relative` against linear from 1": record["gap to linear"]["universal-relative"],
+        "`universal-relative` against its start": record["gap to start"]["universal-relative"],
+    }
+    lines = (
+        [
+            name,
+            f"{one['mean']:+.4f} ± {one['standard error']:.4f}",
+            f"{one['median']:+.4f}",
+            f"{100 * one['at least as good']:.0f} %",
+        ]
+        for name, one in pairs.items()
+    )
+    heads = ["", "mean gap, negative is better", "median", "trainings at least as good"]
+    return markdown.table(heads, lines)
+
+
 def gap(fitness: list[float], base: list[float]) -> dict[str, float]:
+    """Of one schedule to another, over trainings."""
     each = log_gaps(fitness, base)
     return {
         "mean": mean(each),
@@ -66,6 +92,7 @@ def gap(fitness: list[float], base: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", type=int, default=3, help="trainings of each kind")
     parser.add_argument("--horizons", type=int, nargs=2, default=(100, 800))

@@ -13,7 +13,16 @@ from experiments.results import ROOT
 from mlrsnet import cli, pretrained
 from mlrsnet.lab import deciders
 
-WITHOUT_CODE = {"algorithm_1.md", "changes.md", "choosing.md", "method.md", "results.md"}
+WITHOUT_CODE = {
+    "algorithm_1.md",
+    "changes.md",
+    "choosing.md",
+    "demo.md",
+    "method.md",
+    "paper_tables.md",
+    "results.md",
+    "transfers.md",
+}
 DOCUMENTS = made.documents()
 
 

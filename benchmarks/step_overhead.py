@@ -1,10 +1,10 @@
 """What `LearnedLR.step` costs, as ratios measured in one run.
 
 CPU: one step of the paper's schedule (LSTM, 50 cells, 3 phases, float LR) against `CosineAnnealingLR.step` and against
-the whole training step of a small CNN at batch 64. To reach: 60 microseconds, one fifth of the CNN's step.
+the whole training step of a small CNN at batch 64. Target: 60 microseconds, one fifth of the CNN's step.
 
 GPU: the same inside the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD).
-To reach on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
+Target on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
 
     python benchmarks/step_overhead.py [--out results/step_overhead.json]
 """
@@ -49,7 +49,7 @@ def microseconds(call: Callable[[], Any], repeats: int, wait: Callable[[], None]
 def interleaved(
     calls: dict[str, Callable[[], Any]], repeats: int, rounds: int, wait: Callable[[], None]
 ) -> dict[str, float]:
-    """Median microseconds of each call, timed in turns so that a busy machine disturbs all alike."""
+    """Median microseconds of each call, timed in turns, so that a busy machine disturbs all equally."""
     for call in calls.values():
         microseconds(call, repeats, wait)
     timings = {name: [] for name in calls}
@@ -132,7 +132,7 @@ def captured_training(learned: bool) -> tuple[Callable[[], None], LearnedLR | No
 
 
 def captured_schedule(fused: bool, steps: int) -> Callable[[], None]:
-    """Nothing but `steps` LR steps in one graph."""
+    """Only LR steps, `steps` of them, in one graph."""
     optimizer = SGD([nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
     lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
     if not fused:

@@ -4,15 +4,17 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import documents, pictures, ship
+from experiments import documents, pictures, report_page, ship
 from experiments.results import ROOT
 
 ACTIONS: dict[str, tuple[str, Callable[[], list[Path]]]] = {
     "ship": ("shipped schedules that runs of Algorithm 1 left", ship.write),
     "tables": ("tables between `<!-- made: -->` comments, and results/report.md", documents.write),
     "pictures": ("docs/pictures", pictures.write),
+    "report-page": ("the picture of a report, with chromium; not part of all", report_page.write),
 }
 ALL = "all"
+ON_REQUEST = ("report-page",)
 
 
 def main() -> None:
@@ -23,7 +25,7 @@ def main() -> None:
     )
     chosen = parser.parse_args().what
     for name, (_, make) in ACTIONS.items():
-        if chosen in (name, ALL):
+        if chosen == name or (chosen == ALL and name not in ON_REQUEST):
             for path in make():
                 print(path.relative_to(ROOT))
 

@@ -171,7 +171,7 @@ LOOKS = {
 """Label and colour."""
 
 CURVES = {
-    "Shakespeare, transformer, AdamW": ("transformer with\nAdamW: LR x 100", 100.0, "#009E73", (0.38, 1.27)),
+    "Shakespeare, transformer, AdamW": ("transformer with\nAdamW: LR x 100", 100.0, "#009E73", (0.40, 1.16)),
     "CIFAR-10 16x16, CNN, SGD": ("CIFAR-10 16x16, CNN", 1.0, "#0072B2", (0.30, 1.07)),
     "Shakespeare, LSTM, SGD": ("LSTM, SGD", 1.0, "#CC79A7", (0.68, 1.66)),
     RESNET: ("CIFAR-10, ResNet-18", 1.0, "#000000", (0.02, 1.88)),

@@ -1,4 +1,4 @@
-"""The report as GitHub Markdown: the same tables, no pictures."""
+"""The report as GitHub Markdown: the same tables, without pictures."""
 
 import re
 
@@ -25,7 +25,7 @@ def markdown(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line.
+    """Text that Markdown shows unchanged, on one line.
 
     >>> print(escape("a|b <script>"))
     a\\|b \\<script\\>

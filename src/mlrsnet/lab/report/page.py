@@ -18,14 +18,14 @@ from mlrsnet.lab.report.styles import Style, styles
 from mlrsnet.lab.report.tables import Report, Row, Section, Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""The browser itself then refuses whatever would come from elsewhere."""
+"""With it the browser refuses anything from another place."""
 
 UNREADABLE = "unreadable"
 LEARNING = (
-    "How the schedules were learned: the LR they set, and the hypergradient that moved them; and what each of the networks, from "
-    "the first (light) to the last (black), says by itself while the loss stays the same."
+    "How the schedules were learned: the LR they set, and the hypergradient that changed them; and the LR of each network, from "
+    "the first (light) to the last (black), while the loss stays the same."
 )
-DOTS = "In the small drawings a dot is our mean, the line through it its spread, and a ring the paper's mean."
+DOTS = "In the small drawings a dot is our mean, the line through it the standard deviation, a ring the paper's mean."
 
 
 def page(report: Report) -> str:
@@ -182,7 +182,7 @@ def _image(picture: Picture) -> Html:
 def _legend(table: Table, looks: dict[str, Style]) -> Html:
     rows = [row for row in table.rows if row.runs]
     keys = [element("span", swatch(looks[row.name]), _legend_name(row), class_="key") for row in rows]
-    bands = "Mean over seeds; the band goes from the lowest to the highest."
+    bands = "Mean over seeds; the band spans the lowest and the highest."
     return join([*keys, element("span", bands, class_="how")], " ")
 
 

@@ -1,4 +1,4 @@
-"""A run as the report sees it: every value of its files checked once, so that nothing behind here meets a surprise."""
+"""A run as the report sees it: every value from its files is checked here, once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,12 +60,12 @@ class Run:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Where `mlrsnet reproduce` put this run; empty for a run of its own."""
+        """Where `mlrsnet reproduce` put this run; empty for other runs."""
         return {key: str(value) for key, value in table(self.record.data.get("labels")).items() if value is not None}
 
     @property
     def seed(self) -> str:
-        """In words, because a file may hold anything."""
+        """As text, because a file may hold anything."""
         return str(self.spec.get("seed", "?"))
 
     @property
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def metric(self) -> Metric:
-        """Accuracy where the record does not say."""
+        """Accuracy if the record does not say."""
         metric = table(self.record.data.get("metric"))
         if not metric:
             return Metric()
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def counts(self) -> bool:
-        """Whether it has come to its end and has a number to show: only such runs are averaged."""
+        """Whether it has ended and has a result: only such runs are averaged."""
         return self.record.ended and self.result("last") is not None
 
     @property
@@ -103,12 +103,12 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """How far it has come."""
+        """The last epoch that it reached."""
         return max([int(self.result("epoch") or 0), *(int(epoch) for epoch in self.lines)])
 
     @property
     def remark(self) -> str:
-        """What a reader must know before reading its numbers; empty for a finished run."""
+        """What a reader must know about its numbers; empty for a finished run."""
         where = f"epoch {self.epoch} of {self.spec.get('epochs', '?')}"
         if self.status == records.FINISHED:
             return "" if self.counts else "finished, without a test result"
@@ -174,7 +174,7 @@ def read(folder: Path, root: Path) -> Run:
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A JSON object, or an empty one for whatever else stands there."""
+    """A JSON object, or an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""What was computed instead of trained: a study.json as tables of text and lines to draw."""
+"""What was computed, not trained: a study.json as tables of text and lines to draw."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +24,13 @@ class GridText:
 
 
 def grids(study: Findings) -> list[GridText]:
-    """Its tables; what is not a table is left out."""
+    """Its tables; anything else is left out."""
     found = [_grid(one) for one in map(table, _list(study.data.get("grids")))]
     return [grid for grid in found if grid.columns]
 
 
 def panels(study: Findings) -> list[Panel]:
-    """Its pictures, a name drawn alike in all of them; lines without points above 0 are left out."""
+    """Its pictures; a name has the same style in all of them, and lines without points above 0 are left out."""
     figures = [table(one) for one in _list(study.data.get("figures"))]
     names = dict.fromkeys(name for one in figures for name in table(one.get("lines")))
     looks = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Runs become sections, tables and rows: everything the page says, before anybody decides how it looks."""
+"""Runs become sections, tables and rows: everything that the page says, without how it looks."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
 
 @dataclass(frozen=True)
 class Row:
-    """One way of training: its runs differ in their seeds only."""
+    """One method: its runs differ only in their seeds."""
 
     name: str
     runs: list[Run]
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def diverged(self) -> bool:
-        """Whether a run has diverged: a mean over those that are left says too much."""
+        """Whether a run diverged: a mean over the others would flatter the row."""
         return any(run.status == records.DIVERGED for run in self.runs)
 
     def stat(self, key: str) -> Stat | None:
@@ -56,13 +56,13 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's; whether that means anything is the table's to say."""
+        """Ours minus the paper's; `Table.comparable` says whether it means anything."""
         last = self.stat("last")
         return None if last is None or self.paper is None else last.mean - self.paper.mean
 
     @property
     def seeds(self) -> str:
-        """How many runs the means are over, and of how many."""
+        """How many seeds are in the means, and how many were planned."""
         runs, seeds = len(self.counted), len({run.seed for run in self.counted})
         if runs != seeds:
             return f"{count_text(runs, 'run')}, {count_text(seeds, 'seed')}"
@@ -71,9 +71,9 @@ class Row:
 
     @property
     def remarks(self) -> list[str]:
-        """Of runs that are not simply finished, and of rows without runs."""
+        """About runs that have not finished, and rows without runs."""
         if not self.runs:
-            return [f"not there yet: {self.missing}" if self.missing else "not run"]
+            return [f"not run: {self.missing}" if self.missing else "not run"]
         seeds: dict[str, list[str]] = {}
         for run in self.runs:
             seeds.setdefault(run.remark, []).append(run.seed)
@@ -82,7 +82,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that were trained on the same thing and are measured alike."""
+    """Rows with the same task and metric."""
 
     title: str
     rows: list[Row]
@@ -93,7 +93,7 @@ class Table:
 
     @property
     def trials(self) -> bool:
-        """Whether a setting was chosen among its rows, by their validation results."""
+        """Whether its rows are trials of a setting, which their validation results choose."""
         return self.title.endswith(records.CHOSEN)
 
     @property
@@ -108,7 +108,7 @@ class Table:
 
     @property
     def settings(self) -> str:
-        """What all runs share, in words; empty where there is no run."""
+        """What all runs share, in words; empty if there is no run."""
         words = [shared(self.runs, key) for key in ("task", "model", "optimizer")]
         for key, text in (("epochs", "{} epochs"), ("batch_size", "batch size {}")):
             words.append(text.format(value) if (value := shared(self.runs, key)) else "")
@@ -116,7 +116,7 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """What the tasks say about their data, such as that it is made up; of which rows, where it is not all of them."""
+        """What the tasks say about their data, such as that they are made up; with the rows, if it is not all of them."""
         said = {row.name: _distinct(_note(run) for run in row.runs) for row in self.rows if row.runs}
         found = []
         for note in _distinct(note for notes in said.values() for note in notes):
@@ -137,19 +137,19 @@ class Section:
 
     @property
     def warning(self) -> str:
-        """Why the paper's numbers are only beside ours; empty where they may be compared or there are none."""
+        """Why the paper's numbers cannot be compared with ours; empty if they can, or if there are none."""
         rows = [row for one in self.tables for row in one.rows]
         if all(row.paper is None for row in rows) or all(one.comparable for one in self.tables):
             return ""
         return (
-            f'These runs are of scale "{self.scale}", not of the paper\'s: its numbers stand beside ours for '
-            "orientation, and no difference is computed."
+            f'These runs are at scale "{self.scale}", not at the paper\'s. Its numbers are shown for orientation; no difference '
+            "is computed."
         )
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything there is to say."""
+    """Everything that a report says."""
 
     name: str
     sections: list[Section]
@@ -163,7 +163,7 @@ class Report:
 
     @property
     def statuses(self) -> str:
-        """How many runs ended how."""
+        """How many runs have which status."""
         count = Counter(run.status for run in self.runs)
         return ", ".join(f"{amount} {status}" for status, amount in sorted(count.items(), key=_finished_first))
 
@@ -191,7 +191,7 @@ def build(gathered: Gathered) -> Report:
 
 
 def newest(dates: Iterable[Any]) -> str:
-    """The latest of ISO dates, in UTC; empty where there is none.
+    """The latest of ISO dates, in UTC; empty if there is none.
 
     >>> newest(["2026-11-15T12:00:00+00:00", "2026-11-15T13:30:00+02:00", None, "soon"])
     '2026-11-15 12:00 UTC'
@@ -243,7 +243,7 @@ def _column(plan: Plan, column: str, runs: list[Run]) -> Table:
         groups = by(same_method, mine) or [[]]
         apart = different([group[0].spec for group in groups if group])
         for group in groups:
-            # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
+            # Runs with other settings under one label must not be averaged.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
             rows.append(Row(full, _by_seed(group), target.paper, target.missing, 1 if is_trial else plan.num_seeds))
     return _with_winners(Table(column, rows, _metric(runs), plan.comparable, plan.paper_setting))

@@ -29,18 +29,18 @@ from torch.utils.data import DataLoader, Dataset
 
 from mlrsnet import LSTMNet, Schedule
 from mlrsnet.card import versions
-from mlrsnet.lab import records, tasks
+from mlrsnet.lab import datasets, records
+from mlrsnet.lab.devices import device_name, reproducible
 from mlrsnet.lab.models import build_image
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import device_name
-from mlrsnet.lab.training import Training, reproducible
+from mlrsnet.lab.stepper import Stepper
 
 EPOCHS = 1000  # a horizon that no loop below reaches
 WORKERS = min(8, os.cpu_count() or 1)
 
 
 def interleaved(epochs: dict[str, Callable[[], Any]], rounds: int, wait: Callable[[], None]) -> dict[str, float]:
-    """Median seconds of each epoch, timed in turns, so that a busy machine disturbs all equally."""
+    """Median seconds of each epoch, timed in turns so that a busy machine disturbs all alike."""
     timings: dict[str, list[float]] = {name: [] for name in epochs}
     for turn in range(rounds + 1):
         for name, epoch in epochs.items():
@@ -53,12 +53,12 @@ def interleaved(epochs: dict[str, Callable[[], Any]], rounds: int, wait: Callabl
     return {name: median(values) for name, values in timings.items()}
 
 
-def lab_epoch(training: Training) -> Callable[[], None]:
+def lab_epoch(stepper: Stepper) -> Callable[[], None]:
     def epoch() -> None:
-        for _ in range(training.steps_per_epoch):
-            training.step()
-        training.trace.read()
-        training.trace.restore([], [])
+        for _ in range(stepper.steps_per_epoch):
+            stepper.step()
+        stepper.trace.read()
+        stepper.trace.restore([], [])
 
     return epoch
 
@@ -66,14 +66,14 @@ def lab_epoch(training: Training) -> Callable[[], None]:
 def on_cpu(rounds: int) -> dict[str, float]:
     device = torch.device("cpu")
     with reproducible(device, False):
-        training = Training(RunSpec(task="digits", model="small_cnn", epochs=EPOCHS), device)
-        found = interleaved({"lab": lab_epoch(training), "bare": bare_epoch()}, rounds, lambda: None)
+        stepper = Stepper(RunSpec(task="digits", model="small_cnn", epochs=EPOCHS), device)
+        found = interleaved({"lab": lab_epoch(stepper), "bare": bare_epoch()}, rounds, lambda: None)
     return {"lab_s": found["lab"], "bare_s": found["bare"], "lab_over_bare": found["lab"] / found["bare"]}
 
 
 def bare_epoch() -> Callable[[], None]:
     """A loop written by hand, with the data in memory."""
-    task = tasks.load("digits")
+    task = datasets.load("digits")
     images = (task.train.images.permute(0, 3, 1, 2).float() - task.mean[0]) / task.std[0]
     images, labels = images.contiguous(), task.train.labels
     model = build_image("small_cnn", task.shape, task.num_classes)
@@ -106,17 +106,17 @@ def on_gpu(root: Path | None, rounds: int) -> dict[str, float]:
     }
     with reproducible(device, False):
         base = {"task": "cifar10", "model": "resnet18", "epochs": EPOCHS, "batch_size": 128}
-        trainings = {name: Training(RunSpec(**base, **one), device, root) for name, one in schedules.items()}
-        epochs = {name: lab_epoch(training) for name, training in trainings.items()}
+        steppers = {name: Stepper(RunSpec(**base, **one), device, root) for name, one in schedules.items()}
+        epochs = {name: lab_epoch(stepper) for name, stepper in steppers.items()}
         lab = interleaved(epochs, rounds, torch.cuda.synchronize)
-        plain_step = in_a_row(trainings["meta_training"], due=False)
-        meta_step = in_a_row(trainings["meta_training"], due=True)
-    task = tasks.load("cifar10", root=root)
+        plain_step = in_a_row(steppers["meta_training"], due=False)
+        meta_step = in_a_row(steppers["meta_training"], due=True)
+    task = datasets.load("cifar10", root=root)
     loops = {"eager_fp32": eager_epoch(task, False), "eager_bf16": eager_epoch(task, True)}
     plain = interleaved(loops, max(2, rounds // 2), torch.cuda.synchronize)
     fastest = min(plain.values())
     return {
-        "steps_per_epoch": trainings["cosine"].steps_per_epoch,
+        "steps_per_epoch": steppers["cosine"].steps_per_epoch,
         **{f"{name}_s": value for name, value in (lab | plain).items()},
         "learned_over_cosine": lab["learned"] / lab["cosine"],
         "meta_training_over_cosine": lab["meta_training"] / lab["cosine"],
@@ -127,16 +127,16 @@ def on_gpu(root: Path | None, rounds: int) -> dict[str, float]:
     }
 
 
-def in_a_row(training: Training, due: bool) -> float:
+def in_a_row(stepper: Stepper, due: bool) -> float:
     """Median seconds of single steps, with and without a meta-update."""
     timings = []
     while len(timings) < 5:
-        if training.step_count % training.steps_per_epoch == 0:
-            training.trace.restore([], [])
-        wanted = training.decider.is_due() == due
+        if stepper.step_count % stepper.steps_per_epoch == 0:
+            stepper.trace.restore([], [])
+        wanted = stepper.method.is_due() == due
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        training.step()
+        stepper.step()
         torch.cuda.synchronize()
         if wanted:
             timings.append(time.perf_counter() - begin)
@@ -146,7 +146,7 @@ def in_a_row(training: Training, due: bool) -> float:
 class Pictures(Dataset[tuple[torch.Tensor, int]]):
     """A map-style dataset with torchvision's usual transforms."""
 
-    def __init__(self, task: tasks.ImageTask) -> None:
+    def __init__(self, task: datasets.ImageDataset) -> None:
         from torchvision import transforms
 
         self.images, self.labels = task.train.images.numpy(), task.train.labels.tolist()
@@ -163,7 +163,7 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
         return self.transform(Image.fromarray(self.images[index])), self.labels[index]
 
 
-def eager_epoch(task: tasks.ImageTask, bf16: bool) -> Callable[[], None]:
+def eager_epoch(task: datasets.ImageDataset, bf16: bool) -> Callable[[], None]:
     """The plain loop: only the mean loss of an epoch is read back from the device."""
     loader = DataLoader(
         Pictures(task), 128, shuffle=True, num_workers=WORKERS, pin_memory=True, drop_last=True, persistent_workers=True

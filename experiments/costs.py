@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments import markdown, results, speed
 from mlrsnet.lab import records
+from mlrsnet.lab.jobs import Job
 from mlrsnet.lab.models import build_image
 from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.reproduce import Job
 from mlrsnet.lab.spec import RunSpec
 
 GPU = "NVIDIA H200"

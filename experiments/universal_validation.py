@@ -28,9 +28,9 @@ from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net
-from mlrsnet.lab.horizon import NETWORKS, RECIPES
+from mlrsnet.lab.devices import device_name
+from mlrsnet.lab.meta_specs import NETWORKS, PRESETS
 from mlrsnet.lab.records import commit
-from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.universal import distribution
 
 SHIPPED = ("universal", "universal-relative")
@@ -38,7 +38,7 @@ SHIPPED = ("universal", "universal-relative")
 
 def start(name: str) -> Schedule:
     """The network that the recipe begins with."""
-    spec = RECIPES[name]
+    spec = PRESETS[name]
     net = default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=NETWORKS[spec.network])
     return Schedule(net, pretrained.load(name).card)
 

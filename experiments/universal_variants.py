@@ -33,8 +33,8 @@ from mlrsnet.card import versions
 from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler
 from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.trainer import default_net
+from mlrsnet.lab.devices import device_name
 from mlrsnet.lab.records import commit
-from mlrsnet.lab.trainer import device_name
 from mlrsnet.lab.universal import distribution
 from mlrsnet.nets import KINDS
 

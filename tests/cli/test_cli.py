@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ from mlrsnet import LSTMNet, Schedule, __version__, cli, load
 from mlrsnet.cli import diagnosis
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
-from mlrsnet.lab.screen import demo as screen_demo
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -90,7 +90,7 @@ def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path)
     before = everything_below(tmp_path)
     message = complaint(capsys, *words)
     assert (
-        "--name must not be that of a shipped schedule, which is always the one that is loaded, got 'universal'"
+        "--name must not be that of a shipped schedule, which would always be loaded instead, got 'universal'"
         in message
     )
     assert everything_below(tmp_path) == before
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_quietly(capsys, monkeypatch):
     assert (code, err) == (130, "mlrsnet: interrupted\n")
 
 
-@pytest.mark.parametrize("words", [["demo"], ["train", "--show"], ["reproduce", "--list"], ["runs", "list"]])
+@pytest.mark.parametrize("words", [["demo"], ["train"], ["reproduce", "--list"], ["runs", "list"]])
 def test_a_missing_package_names_the_extra(capsys, monkeypatch, words):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     for name in [name for name in sys.modules if name.startswith("mlrsnet.lab.screen")]:
@@ -231,15 +231,15 @@ def test_ctrl_c_in_the_demo_says_what_the_same_command_does(capsys, ctrl_c):
     ctrl_c(3)
     code, _, err = run(capsys, "demo", "--schedule", "mine", "--epochs", 1, "--device", "cpu")
     assert code == 130
-    assert err == "mlrsnet: interrupted; the same command begins anew; fewer --generations or --seeds take less time\n"
+    assert err == "mlrsnet: interrupted; the same command starts over; fewer --generations or --seeds take less time\n"
 
 
 @pytest.mark.usefixtures("mine")
 def test_demo_learns_transfers_compares_and_leaves_table_picture_and_record(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "TUNING_SEEDS", (1000,))
     monkeypatch.setattr(demo, "LR_GRID", (0.3, 1.0))
-    monkeypatch.setattr(demo, "HELD_OUT", 2)
-    monkeypatch.setattr(screen_demo, "GREEDY_EPOCHS", 2)
+    monkeypatch.setattr(demo, "HORIZON_LEARNING", replace(demo.HORIZON_LEARNING, held_out=2))
+    monkeypatch.setattr(demo, "GREEDY_LEARNING", replace(demo.GREEDY_LEARNING, epochs=2))
     words = ("--generations", "2", "--epochs", "2", "--seeds", "2", "--device", "cpu")
     code, out, _ = run(capsys, "demo", *words, "--out", "first")
     assert code == 0
@@ -276,7 +276,7 @@ def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tm
 
     ctrl_c(17)
     code, _, err = run(capsys, *META, 3, "--out", "parts.safetensors")
-    assert (code, err) == (130, "mlrsnet: interrupted; the same command goes on where it was stopped\n")
+    assert (code, err) == (130, "mlrsnet: interrupted; the same command continues where it stopped\n")
     assert status("parts.safetensors.run") == "interrupted"
     assert not (tmp_path / "parts.safetensors").exists()
     message = complaint(capsys, *META, 4, "--out", "parts.safetensors")
@@ -291,7 +291,7 @@ def test_metatrain_ends_in_a_schedule_and_goes_on_after_being_stopped(capsys, tm
 def test_metatrain_does_not_overwrite_a_schedule(capsys, tmp_path, objective):
     (tmp_path / "mine.safetensors").write_bytes(b"mine")
     message = complaint(capsys, "metatrain", "--objective", objective, "--out", "mine.safetensors")
-    assert "--out must be a new file, but mine.safetensors is there already: use another --out, or delete it" in message
+    assert "out must be a new file, but mine.safetensors exists: choose another name, or delete it" in message
     assert everything_below(tmp_path) == {tmp_path / "mine.safetensors": b"mine"}
 
 
@@ -335,8 +335,8 @@ def test_metatrain_says_that_a_training_diverged(capsys, tmp_path):
             ["--batch-size", "5000"],
             "batch_size must leave at least one full batch of the train data (1200 pictures), got 5000",
         ),
-        (["--out", "."], "--out must be a file, got the folder ."),
-        (["--task", "nope"], "the task must be one of digits, cifar10"),
+        (["--out", "."], "out must be a file, got the folder ."),
+        (["--task", "nope"], "task must be one of digits, cifar10"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     ],
 )
@@ -351,7 +351,7 @@ def test_a_damaged_checkpoint_is_named(capsys, tmp_path, ctrl_c):
     (tmp_path / "a.safetensors.run" / CHECKPOINT).write_bytes(b"nothing")
     message = complaint(capsys, *META, 2, "--out", "a.safetensors")
     assert "a.safetensors.run/checkpoint.pt is not a checkpoint of this run" in message
-    assert "delete it to begin anew" in message
+    assert "delete it to start over" in message
     (tmp_path / "a.safetensors.run" / CHECKPOINT).unlink()
     assert run(capsys, *META, 2, "--out", "a.safetensors")[0] == 0
 
@@ -382,8 +382,8 @@ def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
-        ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training goes on bit for bit"),
-        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the LRs of a float LR"),
+        ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training resumes bit for bit"),
+        ("mlrsnet._engine.device.DeviceEngine.step", "a tensor LR gives the same LRs as a float LR"),
         ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
     ],
 )

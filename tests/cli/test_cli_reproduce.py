@@ -99,7 +99,7 @@ def test_reproduce_with_more_seeds_goes_on_from_the_first(capsys):
         (["--scale", "huge"], "scale must be one of smoke, short, paper; got 'huge'"),
         (["--seeds", "-1"], "each of seeds must be a whole number >= 0, got -1"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
-        (["--device", "cuda:99"], "device 'cuda:99' is not there"),
+        (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
     ],
 )
 def test_reproduce_names_a_mistake_and_leaves_nothing(capsys, tmp_path, words, message):
@@ -116,8 +116,8 @@ def test_the_theory_is_computed_and_reported(capsys):
     before = Path("t/report.md").read_text()
     assert run(capsys, *words)[0] == 0
     assert Path("t/report.md").read_text() == before
-    assert "--only belongs to a single recipe of trainings, got theory" in complaint(capsys, *words, "--only", "T")
-    assert "t holds theory at scale smoke: use another --out" in complaint(capsys, *words, "--scale", "paper")
+    assert "only belongs to a single recipe of trainings, got theory" in complaint(capsys, *words, "--only", "T")
+    assert "t holds theory at scale smoke: use another folder" in complaint(capsys, *words, "--scale", "paper")
 
 
 def test_an_unknown_recipe_lists_the_known(capsys):
@@ -129,7 +129,7 @@ def test_two_scales_do_not_mix_in_a_folder(capsys):
     assert run(capsys, *TABLE1, "--seeds", 0, "--only", "Fixed")[0] == 0
     before = everything_below("t")
     message = complaint(capsys, *TABLE1, "--scale", "short")
-    assert "t holds table1 at scale smoke: use another --out" in message
+    assert "t holds table1 at scale smoke: use another folder" in message
     assert everything_below("t") == before
     Path("t/recipe.json").write_text("{")
     assert "t/recipe.json cannot be read" in complaint(capsys, *TABLE1)
@@ -142,7 +142,7 @@ def test_ctrl_c_in_a_recipe_leaves_what_is_done_and_the_same_command_goes_on(cap
     code, _, err = run(capsys, *words)
     assert code == 130
     assert err == (
-        "mlrsnet: interrupted; the same command goes on where it was stopped, `mlrsnet report t` shows what is there\n"
+        "mlrsnet: interrupted; the same command continues where it stopped, `mlrsnet report t` shows what there is\n"
     )
     assert (status("t/digits/fixed/seed0"), status("t/digits/multistep/seed0")) == ("finished", "interrupted")
     done = everything_below("t/digits/fixed")
@@ -214,7 +214,7 @@ def test_what_concerns_every_run_ends_a_recipe_and_loses_nothing(capsys, quick_r
     def full(*arguments):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("mlrsnet.lab.training.Training.step", full)
+    monkeypatch.setattr("mlrsnet.lab.stepper.Stepper.step", full)
     message = complaint(capsys, *TABLE1, "--seeds", 0, "--only", "Fixed", "--only", "SGDR", "--only", "Adam", code=1)
     assert message == "mlrsnet: error: No space left on device\n"
     assert everything_below("t/digits/fixed") == done
@@ -225,7 +225,7 @@ def test_a_recipe_whose_data_is_not_there_says_where_to_put_it(capsys, tmp_path,
     def offline(name, root):
         raise OSError("no network")
 
-    monkeypatch.setattr("mlrsnet.lab.tasks.download.fetch", offline)
+    monkeypatch.setattr("mlrsnet.lab.datasets.download.fetch", offline)
     message = complaint(capsys, *TABLE1, "--scale", "paper", "--data", "here", code=1)
     assert f"cifar10 was not found: put {tmp_path}/here/cifar10.npz there" in message
     assert "uint8 or numbers from 0 to 255, or floats from 0 to 1; labels from 0" in message
@@ -234,10 +234,8 @@ def test_a_recipe_whose_data_is_not_there_says_where_to_put_it(capsys, tmp_path,
 
 @pytest.mark.usefixtures("quick_recipe")
 def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
-    from mlrsnet.lab.screen import reproduce as screen
-
-    two = {name: screen.RECIPES[name] for name in ("table1", "horizon")}
-    monkeypatch.setattr(screen, "RECIPES", two)
+    two = {name: RECIPES[name] for name in ("table1", "horizon")}
+    monkeypatch.setattr("mlrsnet.lab.reproduce.RECIPES", two)
     words = ("reproduce", "all", "--device", "cpu", "--out", "t")
     code, out, _ = run(capsys, *words)
     assert code == 0
@@ -249,18 +247,16 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
     assert told["runs"] > 2
     assert f"everything: {told['runs']} runs in {told['seconds']:.0f} s" in out
     assert "1 of" not in out
-    assert "--only belongs to a single recipe" in complaint(capsys, *words, "--only", "Fixed")
+    assert "only belongs to a single recipe" in complaint(capsys, *words, "--only", "Fixed")
 
 
 def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeypatch):
-    from mlrsnet.lab.screen import reproduce as screen
-
     def without_data(name, scale, out, **options):
         if name == "table1":
             raise FileNotFoundError("cifar10 was not found")
         return []
 
-    monkeypatch.setattr(screen, "reproduce", without_data)
-    monkeypatch.setattr(screen, "study", lambda name, scale, out, **options: out)
+    monkeypatch.setattr("mlrsnet.lab.reproduce.run_recipe", without_data)
+    monkeypatch.setattr("mlrsnet.lab.reproduce.run_study", lambda name, scale, out, **options: out)
     message = complaint(capsys, "reproduce", "all", "--scale", "short", "--out", "t", code=1)
     assert "table1: cifar10 was not found" in message

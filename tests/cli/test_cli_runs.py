@@ -126,8 +126,8 @@ def test_the_hint_to_go_on_says_where_the_data_is(capsys, ctrl_c, pictures, tmp_
     words = ("--task", "mnist", "--option", "task.val_size=24", "--batch-size", 8, "--data", "my data")
     ctrl_c(3)
     code, _, err = run(capsys, "train", *QUICK, *words, "--out", "a")
-    assert (code, err) == (130, "mlrsnet: interrupted; go on with: mlrsnet runs resume a --data 'my data'\n")
-    assert run(capsys, *shlex.split(err.partition("go on with: mlrsnet ")[2]))[0] == 0
+    assert (code, err) == (130, "mlrsnet: interrupted; continue with: mlrsnet runs resume a --data 'my data'\n")
+    assert run(capsys, *shlex.split(err.partition("continue with: mlrsnet ")[2]))[0] == 0
     assert status("a") == "finished"
 
 
@@ -151,7 +151,7 @@ def test_a_run_that_cannot_go_on_does_not_keep_the_others_from_going_on(capsys, 
 def test_stopping_a_resume_of_several_says_how_to_go_on_with_all(capsys, ctrl_c):
     ctrl_c(3)
     code, _, err = run(capsys, "runs", "resume", "all")
-    assert (code, err) == (130, "mlrsnet: interrupted; go on with: mlrsnet runs resume all\n")
+    assert (code, err) == (130, "mlrsnet: interrupted; continue with: mlrsnet runs resume all\n")
 
 
 def test_resume_needs_runs(capsys, tmp_path):
@@ -164,7 +164,7 @@ def test_resume_needs_runs(capsys, tmp_path):
 
 @pytest.mark.usefixtures("several")
 def test_report_tells_of_every_run_and_trains_nothing(capsys, monkeypatch):
-    monkeypatch.setattr("mlrsnet.lab.training.Training.step", lambda self: pytest.fail("trained"))
+    monkeypatch.setattr("mlrsnet.lab.stepper.Stepper.step", lambda self: pytest.fail("trained"))
     code, out, _ = run(capsys, "report", "all", "--out", "told")
     assert (code, out) == (0, "report: told/report.html\nreport: told/report.md\n")
     text = Path("told/report.md").read_text()

@@ -132,7 +132,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_end(capsys, ctrl_c):
     run(capsys, "train", *QUICK, "--out", "whole")
     ctrl_c(25)
     code, _, err = run(capsys, "train", *QUICK, "--out", "parts")
-    assert (code, err) == (130, "mlrsnet: interrupted; go on with: mlrsnet runs resume parts\n")
+    assert (code, err) == (130, "mlrsnet: interrupted; continue with: mlrsnet runs resume parts\n")
     assert status("parts") == "interrupted"
     assert run(capsys, "runs", "resume", "parts")[0] == 0
     assert record("parts").comparable() == record("whole").comparable()
@@ -140,7 +140,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_end(capsys, ctrl_c):
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("mlrsnet.lab.training.Training.step", lambda self: pytest.fail("trained"))
+    monkeypatch.setattr("mlrsnet.lab.stepper.Stepper.step", lambda self: pytest.fail("trained"))
     (tmp_path / "file").write_text("mine")
     assert "file" in complaint(capsys, "train", *QUICK, "--out", "file/run", code=1)
     assert (tmp_path / "file").read_text() == "mine"

@@ -78,15 +78,15 @@ def test_an_option_is_json_or_a_word(capsys, words, field, value):
         (["--schedule", "multistep", "--option", 'schedule.milestones=["x"]'], "each of milestones must be a finite"),
         (["--schedule", "multistep", "--option", "schedule.factor=-1"], "multistep must give LRs >= 0 at every step"),
         (["--schedule", "sgdr", "--option", "schedule.growth=0"], "growth must be a whole number >= 1, got 0"),
-        (["--schedule", "learned", "--option", "schedule.schedule=5"], "schedule must be a word, got 5"),
+        (["--schedule", "learned", "--option", "schedule.schedule=5"], "schedule must be a string, got 5"),
         (["--schedule", "learned", "--option", "schedule.schedule=nope"], "there is no schedule named 'nope'"),
-        (["--task", "nope"], "the task must be one of digits, cifar10"),
+        (["--task", "nope"], "task must be one of digits, cifar10"),
         (["--model", "nope"], "model must be one of resnet18"),
         (["--optimizer", "nope"], "optimizer must be one of sgd"),
         (["--schedule", "nope"], "schedule must be one of fixed"),
         (["--precision", "fp8"], "precision must be one of auto, fp32, bf16; got 'fp8'"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
-        (["--device", "cuda:99"], "device 'cuda:99' is not there"),
+        (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
         (["--lr", "0"], "lr must be > 0"),
         (["--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
         (["--batch-size", "9999"], "batch_size must leave at least one full batch"),
@@ -112,7 +112,7 @@ def test_a_learned_schedule_can_be_named_directly(capsys, name):
 @pytest.mark.parametrize("schedule", ["learned", "universal", "mlr-snet", "l4"])
 def test_an_lr_that_has_no_effect_is_told(capsys, schedule):
     with pytest.warns(
-        UserWarning, match=r"--lr has no effect under schedule '.*', which finds its own range: leave it out"
+        UserWarning, match=r"lr has no effect under schedule '.*', which finds its own range: leave it out"
     ):
         shown(capsys, "--schedule", schedule, "--lr", 0.3)
     shown(capsys, "--schedule", schedule)
@@ -144,4 +144,6 @@ def test_the_help_of_train_says_the_true_defaults(capsys, monkeypatch):
         line = re.search(rf"^  --{field.name.replace('_', '-')} .*\(default: (.*)\)$", out, flags=re.MULTILINE)
         assert line, field.name
         assert line[1] == str(field.default)
-    assert {*cli.lab.FIELDS} == {field.name for field in fields(RunSpec) if not field.name.endswith("_options")}
+    assert {*cli.train.FIELDS, "deterministic"} == {
+        field.name for field in fields(RunSpec) if not field.name.endswith("_options")
+    }

@@ -11,7 +11,7 @@ import pytest
 from experiments import documents as made
 from experiments.results import ROOT
 from mlrsnet import cli, pretrained
-from mlrsnet.lab import deciders
+from mlrsnet.lab import methods
 
 WITHOUT_CODE = {
     "algorithm_1.md",
@@ -34,7 +34,7 @@ def blocks(path, language):
 def test_every_python_block_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for table in ("METHODS", "SCHEDULES"):  # documents register methods of their own
-        monkeypatch.setattr(deciders, table, dict(getattr(deciders, table)))
+        monkeypatch.setattr(methods, table, dict(getattr(methods, table)))
     namespace = {}
     assert bool(blocks(path, "python")) == (path.name not in WITHOUT_CODE)
     for code in blocks(path, "python"):

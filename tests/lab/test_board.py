@@ -5,7 +5,7 @@ import sys
 import pytest
 from runs import Stop, StopAtEnd, tiny
 
-from mlrsnet.lab.trainer import run
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.watch import Watcher
 
 

@@ -10,11 +10,11 @@ from PIL import Image
 from scipy.ndimage import zoom
 from sklearn.datasets import load_sample_images
 
+from mlrsnet.lab.datasets import corrupted, corruptions, find, load
+from mlrsnet.lab.datasets.corrupted import CorruptedOptions
+from mlrsnet.lab.datasets.corruptions import CORRUPTIONS, FROST, corrupt, read_frost
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.tasks import corrupted, corruptions, find, load
-from mlrsnet.lab.tasks.corrupted import CorruptedOptions
-from mlrsnet.lab.tasks.corruptions import CORRUPTIONS, FROST, corrupt, read_frost
-from mlrsnet.lab.trainer import run
 
 SEVERITIES = range(1, 6)
 NOT_RANDOM = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
@@ -350,7 +350,7 @@ def test_generated_pictures_are_kept_and_found_again_unless_cifar_changes(root, 
         made.append(arguments[1:3])
         return corrupt(*arguments, **options)
 
-    monkeypatch.setattr("mlrsnet.lab.tasks.corruptions.corrupt", counted)
+    monkeypatch.setattr("mlrsnet.lab.datasets.corruptions.corrupt", counted)
     options = CorruptedOptions(corruption="contrast", severity=2, generate=True)
     first, again = (corrupted.load("cifar10-c", root, options) for _ in range(2))
     assert made == [("contrast", 2)]
@@ -363,7 +363,7 @@ def test_generated_pictures_are_kept_and_found_again_unless_cifar_changes(root, 
 
 
 def test_whether_the_data_is_there_is_known_without_corrupting_it(root, monkeypatch):
-    monkeypatch.setattr("mlrsnet.lab.tasks.corruptions.corrupt", None)
+    monkeypatch.setattr("mlrsnet.lab.datasets.corruptions.corrupt", None)
     find("cifar10-c", root=root, corruption="fog", generate=True)
     find("cifar10-c", root=publish(root), corruption="fog")
     with pytest.raises(FileNotFoundError, match="snow"):

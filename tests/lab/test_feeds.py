@@ -10,13 +10,13 @@ from PIL import Image
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from mlrsnet.lab import tasks
+from mlrsnet.lab import datasets
+from mlrsnet.lab.datasets import ImageDataset, Pictures, TextDataset
 from mlrsnet.lab.feeds import open_data
 from mlrsnet.lab.feeds.pictures import Normalise, PictureData, PictureFeed
 from mlrsnet.lab.feeds.streamed import StreamedData, StreamedFeed
 from mlrsnet.lab.feeds.text import TextData, TextFeed
 from mlrsnet.lab.models import build_text
-from mlrsnet.lab.tasks import ImageTask, Pictures, TextTask
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ def picture_task(count=23, pad=2, flip=True, shape=(5, 6, 3), held_out=7):
 
     channels = shape[-1]
     mean, std = (120.0, 100.0, 80.0)[:channels], (60.0, 50.0, 40.0)[:channels]
-    return ImageTask("made-up", count, some(count), some(held_out), some(held_out), pad, flip, mean, std)
+    return ImageDataset("made-up", count, some(count), some(held_out), some(held_out), pad, flip, mean, std)
 
 
 def take(feed, number):
@@ -195,7 +195,7 @@ def test_evaluation_is_the_mean_over_every_picture_once_whatever_its_batch(monke
 def text_task(train=400, val=61, test=73, vocabulary=11):
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randint(vocabulary, (count,), generator=generator) for count in (train, val, test)]
-    return TextTask("made-up", tuple(map(str, range(vocabulary))), *parts)
+    return TextDataset("made-up", tuple(map(str, range(vocabulary))), *parts)
 
 
 class Spy(nn.Module):
@@ -338,7 +338,7 @@ def folder_task(tmp_path):
                 shade += 7
                 pixels = np.full((9, 12, 3), shade, dtype=np.uint8)
                 Image.fromarray(pixels).save(tmp_path / part / name / f"{number}.png")
-    return tasks.load(str(tmp_path), size=4, val_size=6)
+    return datasets.load(str(tmp_path), size=4, val_size=6)
 
 
 def stream(feed, number):

@@ -11,10 +11,12 @@ import torch
 
 from mlrsnet import LSTMNet, Schedule
 from mlrsnet.baselines import RTHO
-from mlrsnet.lab import training as training_module
+from mlrsnet.lab import graphs
+from mlrsnet.lab import stepper as stepper_module
+from mlrsnet.lab.devices import reproducible
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import run
-from mlrsnet.lab.training import Training, reproducible
+from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.lab.width import POINTS
 
@@ -83,7 +85,7 @@ def texts(tmp_path):
 def test_a_captured_training_takes_the_steps_of_an_eager_one(schedule, optimizer, monkeypatch):
     spec = spec_for(schedule, optimizer)
     captured = run(spec, device="cuda")
-    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
     eager = run(spec, device="cuda")
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-3, abs=2e-4)
     assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=2e-3)
@@ -147,7 +149,7 @@ def test_a_run_goes_on_from_the_middle_of_an_epoch(schedule, tmp_path):
 @pytest.mark.parametrize("epoch", [2, 3])
 @pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
 def test_a_run_stopped_on_the_last_step_of_an_epoch_leaves_no_epoch_out(schedule, epoch, tmp_path, monkeypatch):
-    spec, plain = spec_for(schedule), Training.step
+    spec, plain = spec_for(schedule), Stepper.step
     whole = run(spec, device="cuda")
 
     def step(self):
@@ -156,7 +158,7 @@ def test_a_run_stopped_on_the_last_step_of_an_epoch_leaves_no_epoch_out(schedule
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "step", step)
+        patch.setattr(Stepper, "step", step)
         with pytest.raises(KeyboardInterrupt):
             run(spec, tmp_path / "run", device="cuda")
     assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
@@ -184,10 +186,10 @@ def test_language_models_are_captured_too(model, schedule, texts, monkeypatch):
     )
     spec = replace(spec, epochs=2, deterministic=False)
     captured = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
-    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
     eager = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-2)
-    monkeypatch.setattr(training_module, "WARM_UP", 3)
+    monkeypatch.setattr(stepper_module, "WARM_UP", 3)
     noisy = run(replace(spec, precision="bf16"), device="cuda", root=texts)
     assert noisy.status == "finished"
     assert len(set(noisy.trace["loss"])) > 10  # dropout draws anew in every replay
@@ -220,7 +222,7 @@ def test_l4_hd_and_rtho_learn_and_end_alike_if_they_are_stopped(schedule, option
 def test_l4_hd_and_rtho_take_the_steps_of_an_eager_training(schedule, options, optimizer, clip_norm, monkeypatch):
     spec = replace(own(schedule, options, optimizer), epochs=1, clip_norm=clip_norm)
     captured = run(spec, device="cuda")
-    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
     eager = run(spec, device="cuda")
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=1e-2, abs=1e-3)
     assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=1e-2)
@@ -241,23 +243,23 @@ TWICE = {  # networks whose first steps RTHO differentiates twice: batch norms, 
 def slopes(spec, root, steps=12):
     """What RTHO finds in each step of a first epoch: the product of everything that its two passes compute."""
     with reproducible(DEVICE, True):
-        training = Training(spec, DEVICE, root)
-        assert steps <= training.steps_per_epoch  # the trace holds one epoch
+        stepper = Stepper(spec, DEVICE, root)
+        assert steps <= stepper.steps_per_epoch  # the trace holds one epoch
         found = []
         for _ in range(steps):
-            training.step()
-            found.append(training.decider.optimizer.last_hypergradient)
-        return training, found[1:]
+            stepper.step()
+            found.append(stepper.method.optimizer.last_hypergradient)
+        return stepper, found[1:]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm"])
 @pytest.mark.parametrize("network", TWICE)
 def test_both_passes_of_rtho_are_captured_and_find_what_eager_ones_do(network, optimizer, texts, monkeypatch):
     spec = replace(own("rtho", {"hyper_lr": 1e-7}, optimizer), lr=0.01, **TWICE[network])
-    training, captured = slopes(spec, texts)
-    assert training.graphs.calls[training_module.HELD_OUT][1] is not None
-    assert training.graphs.calls["train"][1] is not None
-    monkeypatch.setattr(training_module, "WARM_UP", 10**9)
+    stepper, captured = slopes(spec, texts)
+    assert stepper.graphs.calls[graphs.HELD_OUT][1] is not None
+    assert stepper.graphs.calls["train"][1] is not None
+    monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
     _, eager = slopes(spec, texts)
     assert captured == pytest.approx(eager, rel=1e-2)
     monkeypatch.setattr(RTHO, "_second", lambda self, parameters, graph: [torch.zeros_like(p) for p in parameters])
@@ -267,16 +269,16 @@ def test_both_passes_of_rtho_are_captured_and_find_what_eager_ones_do(network, o
 
 def test_a_derivative_that_begins_anew_stays_in_its_graph():
     with reproducible(DEVICE, False):
-        training = Training(replace(own("rtho", {"hyper_lr": 1e-5}, "sgd"), deterministic=False), DEVICE)
+        stepper = Stepper(replace(own("rtho", {"hyper_lr": 1e-5}, "sgd"), deterministic=False), DEVICE)
         for _ in range(7):
-            training.step()
-        kept = training.graphs.calls["train"][1]
+            stepper.step()
+        kept = stepper.graphs.calls["train"][1]
         assert kept is not None
         with pytest.warns(UserWarning, match="begun that derivative anew"):
-            training.decider.optimizer._forget()
+            stepper.method.optimizer._forget()
         for _ in range(3):
-            training.step()
-        assert training.graphs.calls["train"][1] is kept
+            stepper.step()
+        assert stepper.graphs.calls["train"][1] is kept
 
 
 @pytest.mark.parametrize(("schedule", "options"), [("hd", {"hyper_lr": 1e-4}), ("rtho", {"hyper_lr": 1e-5})])
@@ -301,14 +303,14 @@ def test_rtho_differentiates_language_models_twice_on_a_gpu(model, precision, te
 @pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
 def test_plain_steps_never_wait_for_the_device(schedule):
     with reproducible(DEVICE, False):
-        training = Training(replace(spec_for(schedule), deterministic=False, precision="auto"), DEVICE)
+        stepper = Stepper(replace(spec_for(schedule), deterministic=False, precision="auto"), DEVICE)
         for _ in range(6):
-            training.step()
+            stepper.step()
         torch.cuda.synchronize()
         try:
             for _ in range(6):
-                set_sync_mode("default" if training.decider.is_due() else "error")
-                training.step()
+                set_sync_mode("default" if stepper.method.is_due() else "error")
+                stepper.step()
         finally:
             set_sync_mode("default")
 

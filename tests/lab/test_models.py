@@ -535,7 +535,7 @@ WRONG = {
     "long text": (lambda: text_model("transformer")(tokens(13), ()), "at most 12 long, got 13: .* larger length"),
     "no state": (
         lambda: text_model("lstm")(tokens(), ()),
-        "h and c of 3 layers, got 0 tensors: begin with initial_state",
+        "h and c of 3 layers, got 0 tensors: start with initial_state",
     ),
     "batch": (lambda: text_model("lstm").initial_state(0, "cpu"), "batch must be a whole number >= 1, got 0"),
 }

@@ -7,9 +7,9 @@ from runs import tiny
 
 from mlrsnet import cli
 from mlrsnet.lab import records
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report import read_report
-from mlrsnet.lab.trainer import run
 
 LABELS = {"recipe": "table1", "scale": "short", "column": "CIFAR-10"}
 

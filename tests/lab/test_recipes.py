@@ -13,12 +13,13 @@ import torch
 from mlrsnet import LSTMNet, Schedule
 from mlrsnet.baselines import hand_designed
 from mlrsnet.lab import optimizers, records
+from mlrsnet.lab.jobs import choose
+from mlrsnet.lab.recipe_runs import run_recipe, run_study
 from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1, transfer
 from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
-from mlrsnet.lab.reproduce import choose, reproduce, study
 from mlrsnet.lab.spec import RunSpec
 
 TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-100 with WideResNet-28-10
@@ -192,8 +193,8 @@ def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path
         data = {"status": "finished", "metric": {"better": "higher"}, "result": {"val_metric": results[made[-1][0]]}}
         return records.Record(data, folder=folder)
 
-    monkeypatch.setattr("mlrsnet.lab.reproduce.run", pretended)
-    found = reproduce("mine", "smoke", tmp_path, seeds=[5, 6], device="cpu")
+    monkeypatch.setattr("mlrsnet.lab.recipe_runs.run", pretended)
+    found = run_recipe("mine", "smoke", tmp_path, seeds=[5, 6], device="cpu")
     trials = [(0.9, 1, 4, "Cosine, end 0.9"), (0.0, 1, 4, "Cosine, end 0"), (0.5, 1, 4, "Cosine, end 0.5")]
     assert made == [*trials, (0.0, 3, 5, "Cosine"), (0.0, 3, 6, "Cosine")]  # with the recipe's first seed, once
     assert len(found) == 2
@@ -390,19 +391,19 @@ def test_frost_is_left_out_only_where_its_pictures_are_not_there(tmp_path, monke
         if options.get("corruption") == "frost" and not there:
             raise FileNotFoundError("frost needs photographs")
 
-    monkeypatch.setattr("mlrsnet.lab.reproduce.tasks.find", find)
+    monkeypatch.setattr("mlrsnet.lab.recipe_runs.datasets.find", find)
     monkeypatch.setattr(
-        "mlrsnet.lab.reproduce.run", lambda spec, folder, **options: records.Record({"status": "finished"})
+        "mlrsnet.lab.recipe_runs.run", lambda spec, folder, **options: records.Record({"status": "finished"})
     )
-    assert len(reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 1
+    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 1
     told = json.loads((tmp_path / "recipe.json").read_text())["cells"]
     assert [cell["missing"] for cell in told] == [None, "frost needs photographs"]
     there.append(True)
-    assert len(reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 2
+    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 2
     cells[1] = replace(cells[1], optional=False)
     there.clear()
     with pytest.raises(FileNotFoundError, match="frost needs photographs"):
-        reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+        run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
 
 
 def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written(tmp_path, monkeypatch):
@@ -413,9 +414,9 @@ def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written
         if name == "svhn":
             raise FileNotFoundError("svhn was not found")
 
-    monkeypatch.setattr("mlrsnet.lab.reproduce.tasks.find", find)
+    monkeypatch.setattr("mlrsnet.lab.recipe_runs.datasets.find", find)
     with pytest.raises(FileNotFoundError, match="svhn was not found"):
-        reproduce("meta-tasks", "paper", tmp_path / "t", device="cpu")
+        run_recipe("meta-tasks", "paper", tmp_path / "t", device="cpu")
     assert "mnist" in asked
     assert not (tmp_path / "t").exists()
 
@@ -430,11 +431,11 @@ def test_a_grid_that_fails_altogether_is_not_called_chosen(tmp_path, monkeypatch
         made.append(spec)
         return records.Record({"status": "diverged", "metric": {"better": "higher"}})
 
-    monkeypatch.setattr("mlrsnet.lab.reproduce.run", diverged)
-    (found,) = reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    monkeypatch.setattr("mlrsnet.lab.recipe_runs.run", diverged)
+    (found,) = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
     assert len(made) == 2
     assert found.status == "failed"
-    assert "no hyper_lr of 1, 0.1 came to the end of its trial" in found.data["error"]
+    assert "every trial failed: hyper_lr was one of 1, 0.1" in found.data["error"]
 
 
 def test_a_missing_package_fails_its_own_row_only(tmp_path, monkeypatch):
@@ -444,7 +445,7 @@ def test_a_missing_package_fails_its_own_row_only(tmp_path, monkeypatch):
     cells = [Cell(spec.optimizer, "Digits", spec) for spec in specs]
     monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: cells))
     monkeypatch.setitem(sys.modules, "prodigyopt", None)
-    found = reproduce("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
     assert [record.status for record in found] == ["failed", "finished"]
     assert "prodigyopt" in found[0].data["error"]
 
@@ -532,7 +533,7 @@ def test_a_row_without_a_run_says_why_when_it_is_asked_for():
 
 
 def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_the_noise(tmp_path):
-    path = study("theory", "smoke", tmp_path)
+    path = run_study("theory", "smoke", tmp_path)
     loss, gradient, meta_gradient = json.loads(path.read_text())["grids"]
 
     def column(grid, name):
@@ -553,7 +554,7 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
 @pytest.mark.filterwarnings("ignore:a loss, as the network sees it")  # learned in a few steps on a few digits
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
-    found = reproduce(name, "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe(name, "smoke", tmp_path, seeds=[0], device="cpu")
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
     astray = sum(record.status == "diverged" for record in found)
     assert astray <= (3 if name in ("horizon", "universal") else 0)
@@ -577,7 +578,7 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
 
 
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):
-    found = reproduce(
+    found = run_recipe(
         "table1", "smoke", tmp_path, seeds=[1], only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"], device="cpu"
     )
     assert [record.data["labels"]["row"] for record in found] == ["MultiStep", "L4", "HD", "RTHO", "MLR-SNet"]

@@ -7,8 +7,8 @@ from runs import Stop, tiny
 
 import mlrsnet
 from mlrsnet.lab import records
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.trainer import run
 
 
 @pytest.fixture

@@ -644,13 +644,13 @@ def test_names_that_never_meet_do_not_use_up_colours(tmp_path):
 def test_the_report_does_not_load_what_trains():
     code = "import sys, mlrsnet.lab.report; print([name for name in sys.modules if name.startswith('mlrsnet.lab.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    named = {"deciders", "optimizers", "options"}  # which options a schedule has, and what they are unless given
+    named = {"methods", "optimizers", "options"}  # which options a schedule has, and what they are unless given
     assert set(re.findall(r"mlrsnet\.lab\.(\w+)", loaded)) == {"records", "report", *named}
 
 
 def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
+    from mlrsnet.lab.loop import run
     from mlrsnet.lab.spec import RunSpec
-    from mlrsnet.lab.trainer import run
 
     options = {"every": 5, "num_phases": 4}
     spec = RunSpec(task="digits", model="mlp", epochs=2, schedule="mlr-snet", schedule_options=options)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlrsnet.baselines.hand_designed import HAND_DESIGNED
-from mlrsnet.lab.deciders import SCHEDULES
+from mlrsnet.lab.datasets import KNOWN
+from mlrsnet.lab.methods import SCHEDULES
 from mlrsnet.lab.models.build import IMAGE, TEXT
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.spec import PRECISIONS, RunSpec
-from mlrsnet.lab.tasks import KNOWN
 
 positive = st.floats(1e-8, 1e8)
 counts = st.integers(1, 10**6)

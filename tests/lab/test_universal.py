@@ -90,7 +90,7 @@ def test_a_kept_set_that_is_cut_is_named_and_one_whose_writing_stopped_is_not_th
     load.cache_clear()
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(
-        ValueError, match=r"digits-cut.npz cannot be read \(BadZipFile\): delete it, and it is made anew"
+        ValueError, match=r"digits-cut.npz cannot be read \(BadZipFile\): delete it, and it will be made again"
     ):
         load(source, root)
     path.unlink()
@@ -114,9 +114,9 @@ def test_text_comes_in_pieces_that_are_one_character_apart(root):
 
 
 def test_only_training_pictures_are_used(root):
-    from mlrsnet.lab import tasks
+    from mlrsnet.lab import datasets
 
-    task, made = tasks.load("digits"), load(Source("digits-8", "digits", 8), root)
+    task, made = datasets.load("digits"), load(Source("digits-8", "digits", 8), root)
     assert len(made.inputs) == len(task.train.labels) < 1797
 
 

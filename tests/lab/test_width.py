@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from mlrsnet.lab.feeds import Score
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.records import read
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import run
 from mlrsnet.lab.width import FARTHEST, POINTS, along_rays
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mlrsnet import cli
 from mlrsnet.lab import records
-from mlrsnet.lab.training import Training
+from mlrsnet.lab.stepper import Stepper
 
 QUICK = ("--model", "mlp", "--epochs", 2, "--device", "cpu")
 
@@ -63,7 +63,7 @@ def pictures(tmp_path):
 @pytest.fixture
 def ctrl_c(monkeypatch):
     """Presses Ctrl-C once, after so many steps of this process."""
-    plain, pressed = Training.step, []
+    plain, pressed = Stepper.step, []
 
     def press_after(steps):
         def step(self):
@@ -73,7 +73,7 @@ def ctrl_c(monkeypatch):
                 signal.raise_signal(signal.SIGINT)
 
         pressed.clear()
-        monkeypatch.setattr(Training, "step", step)
+        monkeypatch.setattr(Stepper, "step", step)
 
     return press_after
 
@@ -81,7 +81,7 @@ def ctrl_c(monkeypatch):
 @pytest.fixture
 def break_schedule(monkeypatch):
     """Makes every training under a schedule fail, in its first step or while it is set up; None repairs it."""
-    plain_step, plain_setting = Training.step, Training._setting
+    plain_step, plain_setting = Stepper.step, Stepper._setting
 
     def break_it(name, when="step"):
         def step(self):
@@ -94,8 +94,8 @@ def break_schedule(monkeypatch):
                 raise RuntimeError("out of memory")
             return plain_setting(self)
 
-        monkeypatch.setattr(Training, "step", step)
-        monkeypatch.setattr(Training, "_setting", setting)
+        monkeypatch.setattr(Stepper, "step", step)
+        monkeypatch.setattr(Stepper, "_setting", setting)
 
     return break_it
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from mlrsnet import LSTMNet, Schedule
-from mlrsnet.lab import records, trainer
+from mlrsnet.lab import loop, records
+from mlrsnet.lab.loop import run
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import run
 from mlrsnet.lab.watch import Watcher
 
 CPU = torch.device("cpu")
@@ -123,4 +123,4 @@ def no_training(monkeypatch):
     def fail(*arguments):
         raise AssertionError("it trains")
 
-    monkeypatch.setattr(trainer, "Training", fail)
+    monkeypatch.setattr(loop, "Stepper", fail)

@@ -1,7 +1,7 @@
-"""Command line: words -> calls.
+"""The command line: one command per file.
 
-Exit codes: 0 done; 1 the machine said no (disk, permission, missing package or data, a run that failed); 2 a mistake in the
-words; 130 Ctrl-C.
+Exit codes: 0 success; 1 the machine failed (disk, permission, missing package or data, a failed run); 2 a mistake in the command;
+130 Ctrl-C.
 """
 
 import os
@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
-from mlrsnet.cli import doctor, lab, schedules
+from mlrsnet.cli import demo, doctor, metatrain, report, reproduce, runs, schedules, train
 from mlrsnet.cli.parser import Parser
+
+COMMANDS = (demo, reproduce, train, metatrain, runs, report, schedules, doctor)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one line on stderr (`MLRSNET_DEBUG=1` shows where it came from)."""
+    """Run one command. A user's mistake is one line on stderr; `MLRSNET_DEBUG=1` shows where it came from."""
     arguments = parser().parse_args(words)
     try:
         with _plain_warnings():
@@ -24,8 +26,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it ends
+    except BrokenPipeError:  # the reader of our output, such as `head`, is done
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
         return 1
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
@@ -37,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """A warning is one line, without the line of code that a command's user has not written."""
+    """Print a warning as one line, without the source line, which the user of a command has not written."""
     before = warnings.formatwarning
     warnings.formatwarning = lambda message, *where, **more: f"mlrsnet: warning: {message}\n"
     try:
@@ -47,15 +49,14 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def parser() -> Parser:
-    """All commands."""
+    """The parser of all commands."""
     top = Parser(
         prog="mlrsnet",
         description="Learned learning-rate schedules for PyTorch.",
-        epilog="`mlrsnet COMMAND --help` says what a command can do. Begin with `mlrsnet demo`: a few minutes on a CPU.",
+        epilog="`mlrsnet COMMAND --help` describes a command. Start with `mlrsnet demo`: a few minutes on a CPU.",
     )
     top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    lab.add(commands)
-    schedules.add(commands)
-    doctor.add(commands)
+    for command in COMMANDS:
+        command.add(commands)
     return top

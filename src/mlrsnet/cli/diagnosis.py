@@ -1,6 +1,6 @@
-"""`mlrsnet doctor`: what a bug report needs to say, and a self-test of a few seconds.
+"""What `mlrsnet doctor` prints: facts for a bug report, and a self-test of a few seconds.
 
-The checks are plain functions that raise; each compares two ways to the same number, so each can fail.
+The checks are plain functions that raise. Each compares two ways to compute the same numbers.
 """
 
 import os
@@ -29,7 +29,7 @@ ENVIRONMENT = ("MLRSNET_HOME", "MLRSNET_DATA", "MLRSNET_DEBUG", "CUDA_VISIBLE_DE
 
 @dataclass(frozen=True)
 class Check:
-    """How one check of the self-test went; `problem` is empty where it went well."""
+    """The result of one check; `problem` is empty if it passed."""
 
     name: str
     seconds: float
@@ -37,7 +37,7 @@ class Check:
 
 
 def facts() -> dict[str, dict[str, str]]:
-    """Versions, installed extras, devices, schedules and settings, in words."""
+    """Versions, installed extras, devices, schedules and settings."""
     return {
         "versions": {
             "mlrsnet": mlrsnet.__version__,
@@ -55,7 +55,7 @@ def facts() -> dict[str, dict[str, str]]:
 
 
 def self_test() -> Iterator[Check]:
-    """One check after the other; a check that fails does not stop the others."""
+    """Run the checks one by one. A check that fails does not stop the others."""
     for name, check in _checks().items():
         start = time.perf_counter()
         try:
@@ -72,13 +72,13 @@ def _checks() -> dict[str, Callable[[], None]]:
     checks: dict[str, Callable[[], None]] = {
         "every known schedule gives an LR": _schedules_give_lrs,
         "a training under a schedule learns": _training_learns,
-        "a stopped training goes on bit for bit": _training_resumes,
-        "a tensor LR gives the LRs of a float LR": lambda: _tensor_lr_agrees(torch.device("cpu")),
-        "the hypergradient is that of finite differences": _hypergradient_agrees,
+        "a stopped training resumes bit for bit": _training_resumes,
+        "a tensor LR gives the same LRs as a float LR": lambda: _tensor_lr_agrees(torch.device("cpu")),
+        "the hypergradient equals finite differences": _hypergradient_agrees,
     }
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)
-        checks[f"{device} gives the LRs of the CPU"] = lambda device=device: _tensor_lr_agrees(device)  # type: ignore[misc]
+        checks[f"{device} gives the same LRs as the CPU"] = lambda device=device: _tensor_lr_agrees(device)  # type: ignore[misc]
     return checks
 
 
@@ -100,7 +100,7 @@ def _training_learns() -> None:
 def _training_resumes() -> None:
     whole, split = _train(STEPS), _train(STEPS, stop=STEPS // 2)
     if whole != split:
-        raise AssertionError("losses or LRs after the stop differ from those of a training without it")
+        raise AssertionError("losses or LRs after the stop differ from those of an uninterrupted training")
 
 
 def _tensor_lr_agrees(device: torch.device) -> None:
@@ -145,7 +145,7 @@ def _hypergradient_agrees() -> None:
 
 
 def _train(steps: int, stop: int | None = None) -> tuple[list[float], list[float]]:
-    """Losses and LRs of a small training, saved and built anew after `stop` steps if asked."""
+    """Losses and LRs of a small training; after `stop` steps it is saved and rebuilt."""
     torch.manual_seed(0)
     schedule = Schedule(LSTMNet())
     model, x, y = _task(torch.float32)
@@ -174,7 +174,7 @@ def _under(schedule: Schedule, model: nn.Module, steps: int) -> tuple[SGD, Learn
 
 
 def _task(dtype: torch.dtype) -> tuple[nn.Module, Tensor, Tensor]:
-    """Three clouds of points, and a network that can tell them apart; the same every time."""
+    """Three clusters of points and a network that can separate them; the same every time."""
     generator = torch.Generator().manual_seed(1)
     y = torch.arange(96) % 3
     x = torch.randn(96, 4, generator=generator, dtype=dtype) + 2 * nn.functional.one_hot(y, 4)
@@ -199,12 +199,12 @@ def _devices() -> Iterator[tuple[str, str]]:
             "cuda",
             f"none (torch is built {'for CUDA ' + torch.version.cuda if torch.version.cuda else 'without CUDA'})",
         )
-    kernels = "there" if util.find_spec("triton") else "not there: plain torch calls instead of fused kernels"
+    kernels = "installed" if util.find_spec("triton") else "missing: plain torch calls instead of fused kernels"
     yield "triton", kernels
 
 
 def _extras() -> dict[str, list[str]]:
-    """What each extra asks for; empty where the package runs from a folder that was never installed."""
+    """The packages of each extra; empty if mlrsnet is not installed."""
     try:
         lines = metadata.requires("mlrsnet") or []
     except metadata.PackageNotFoundError:

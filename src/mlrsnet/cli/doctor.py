@@ -1,4 +1,4 @@
-"""The command `doctor`."""
+"""`mlrsnet doctor`."""
 
 import argparse
 import json
@@ -8,14 +8,14 @@ from mlrsnet.cli.parser import Parser, add_command
 
 
 def add(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Make it known."""
+    """Add the command."""
     command = add_command(
         commands,
         "doctor",
-        "versions, devices, what is installed, and a self-test of seconds",
+        "print versions, devices and installed extras, and run a short self-test",
         "Paste what it prints into a bug report.",
     )
-    command.add_argument("--json", action="store_true", help="print JSON instead, for other programs")
+    command.add_argument("--json", action="store_true", help="print JSON, for other programs")
     command.set_defaults(run=_doctor)
 
 
@@ -35,7 +35,7 @@ def _doctor(words: argparse.Namespace) -> None:
         print(json.dumps({**facts, "self-test": [vars(check) for check in checks]}, indent=1))
     failed = sum(bool(check.problem) for check in checks)
     if failed:
-        raise RuntimeError(f"{failed} of {len(checks)} checks failed: report it with all of the above")
+        raise RuntimeError(f"{failed} of {len(checks)} checks failed: report this with all of the above")
 
 
 def _line(check: diagnosis.Check) -> str:

@@ -1,4 +1,4 @@
-"""Commands about schedules: list, show, import, simulate."""
+"""`mlrsnet schedules` and `mlrsnet simulate`."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from mlrsnet.schedule import Schedule
 
 
 def add(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Make them known."""
+    """Add the commands."""
     _add_schedules(commands)
     _add_simulate(commands)
 
@@ -31,7 +31,7 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
     show.set_defaults(run=_show)
     take = add_command(group, "import", "make the authors' checkpoints a schedule")
     take.add_argument(
-        "checkpoints", nargs="+", type=Path, help="their .pth files, one a phase, in the order of training"
+        "checkpoints", nargs="+", type=Path, help="their .pth files, one per phase, in the order of training"
     )
     take.add_argument("--name", default="official", help="the name to use it by (default: %(default)s)")
     take.add_argument("--out", metavar="FILE", type=Path, help="write to this file instead of keeping it by name")
@@ -50,7 +50,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
         commands,
         "simulate",
         "the LR a schedule gives for each of a list of losses",
-        "Prints CSV: step, loss, LR (where steps are relative, the part of the weights' length).",
+        "Prints CSV: step, loss, LR (a fraction of the weights' norm if steps are relative).",
     )
     simulate.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
     simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
@@ -58,7 +58,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
         "--gamma",
         metavar="X",
         type=float,
-        help="range of the LR (default: the schedule's own where it is fixed, else 1)",
+        help="range of the LR (default: the schedule's own if it is fixed, else 1)",
     )
     simulate.add_argument(
         "--num-classes", metavar="N", type=int, help="for schedules that divide the loss by log(classes)"
@@ -90,7 +90,7 @@ def _import(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--name must be letters, digits, '.', '_' and '-', got {arguments.name!r}")
     if arguments.out is None and (pretrained.SHIPPED / f"{arguments.name}{pretrained.SUFFIX}").is_file():
         raise ValueError(
-            f"--name must not be that of a shipped schedule, which is always the one that is loaded, got {arguments.name!r}: "
+            f"--name must not be that of a shipped schedule, which would always be loaded instead, got {arguments.name!r}: "
             "choose another, or pass --out FILE"
         )
     path = arguments.out or pretrained.user_folder() / f"{arguments.name}{pretrained.SUFFIX}"

@@ -1,1 +1,1 @@
-"""Experiments that show what the core does; needs `mlrsnet[lab]`."""
+"""Experiments with the library: datasets, networks, a training loop, records and reports. Needs `mlrsnet[lab]`."""

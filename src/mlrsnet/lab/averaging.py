@@ -1,4 +1,4 @@
-"""Optimizers that evaluate other weights than they train (Schedule-Free): switch, and fit the batch norms to the weights."""
+"""Optimizers that evaluate other weights than they train (Schedule-Free): switch weights, and recalibrate the batch norms."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 BATCHES = 50
-"""Training batches whose statistics the batch norms take; the number that Schedule-Free's authors use."""
+"""Training batches to recalibrate the batch norms with, as many as Schedule-Free's authors use."""
 
 
 def averages(optimizer: Optimizer) -> bool:
@@ -19,7 +19,7 @@ def averages(optimizer: Optimizer) -> bool:
 
 @contextmanager
 def evaluation_weights(optimizer: Optimizer, model: nn.Module, forward: Callable[[], object]) -> Iterator[None]:
-    """Inside, the model has the weights to evaluate, and batch norms that saw them; afterwards all is as before."""
+    """Inside, the model has the weights to evaluate and batch norms that fit them. Afterwards everything is as before."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
     before = [(norm, norm.momentum, {name: b.clone() for name, b in norm.named_buffers()}) for norm in norms]
     weights = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
@@ -29,7 +29,7 @@ def evaluation_weights(optimizer: Optimizer, model: nn.Module, forward: Callable
         yield
     finally:
         optimizer.train()  # type: ignore[attr-defined]
-        with torch.no_grad():  # which leaves rounding errors
+        with torch.no_grad():  # train() leaves rounding errors
             for parameter, weight in weights:
                 parameter.copy_(weight)
         for norm, momentum, buffers in before:

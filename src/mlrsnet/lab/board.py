@@ -1,32 +1,32 @@
-"""TensorBoard: loss and LR of the steps; gamma, hypergradient, losses and metric of the epochs."""
+"""TensorBoard: loss and LR of steps; gamma, hypergradient, losses and metric of epochs."""
 
 from pathlib import Path
 from typing import Any
 
 from mlrsnet.horizon import Comparison, HorizonTrainer
-from mlrsnet.lab.horizon import before_this_process
+from mlrsnet.lab.meta_training import before_this_process
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher
 
 POINTS = 100
-"""At most so many steps of an epoch are drawn."""
+"""About how many steps of an epoch are drawn at most."""
 
 
 class Board(Watcher):
-    """Writes event files into `folder`; a run that goes on continues its curves."""
+    """Writes event files to `folder`. A resumed run continues its curves."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.open_writer = folder, _writer()
         self.writer: Any = None
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
-        """What was drawn of the epoch that goes on is hidden: it will be drawn again."""
+        """Open the file. What was drawn of an unfinished epoch is hidden, because it will be drawn again."""
         if step < total_steps:
             drawn = step - step % record.data["steps_per_epoch"]
             self.writer = self.open_writer(str(self.folder), purge_step=drawn + 1 if step else None)
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
-        """The curves of one epoch."""
+        """Draw the curves of one epoch."""
         first, stride = line["step"] - len(losses) + 1, max(1, len(losses) // POINTS)
         for offset in range(0, len(losses), stride):
             self.writer.add_scalar("step/loss", losses[offset], first + offset)
@@ -42,8 +42,8 @@ class Board(Watcher):
             self.writer.close()
 
 
-class HorizonBoard:
-    """A full-horizon meta-training: fitness of each generation; gaps and the LR curve of each comparison."""
+class MetaTrainingBoard:
+    """A full-horizon meta-training: the fitness of each generation, the gaps and the LR curve of each comparison."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.open_writer = folder, _writer()
@@ -51,7 +51,7 @@ class HorizonBoard:
         self.shown = 0
 
     def __call__(self, trainer: HorizonTrainer) -> None:
-        """After a generation; what was drawn after the checkpoint that a run goes on from is hidden."""
+        """Draw a generation. What was drawn after the checkpoint that a run resumes from is hidden."""
         line = trainer.history[-1]
         if self.writer is None:
             self.writer = self.open_writer(str(self.folder), purge_step=line.number if line.number > 1 else None)
@@ -67,7 +67,7 @@ class HorizonBoard:
         self.writer.flush()
 
     def close(self) -> None:
-        """At the end, or after an interruption."""
+        """Close the file, at the end or after an interruption."""
         if self.writer is not None:
             self.writer.close()
 

@@ -1,32 +1,34 @@
-"""`mlrsnet demo`: learn schedules on one half of the digits, transfer them to the other, compare.
+"""`mlrsnet demo`: learn schedules on half of the digits, transfer them to the other half, compare.
 
-1. Learn, on the digits 0 to 4: from the end of many small trainings of fully connected networks (full horizon), and, as in
-   the paper, a step ahead while one small CNN trains (Algorithm 1).
-2. Transfer to the digits 5 to 9, with nothing to choose: the full-horizon schedule drives other small trainings, and each
-   learned schedule drives a small CNN, a network of another kind.
-3. Compare: the same under hand-designed schedules, whose LR is first chosen from a grid: for the small trainings one for all of
-   them, for the CNN on validation data, with seeds of its own.
+1. Learn on the digits 0 to 4, in two ways: from the end of many small trainings of fully connected networks (full horizon), and
+   one step ahead while a small CNN trains, as in the paper (Algorithm 1).
+2. Transfer to the digits 5 to 9 without tuning: the full-horizon schedule drives other small trainings, and each learned
+   schedule drives a small CNN, which the full-horizon schedule has never seen.
+3. Compare with hand-designed schedules. Their LR is chosen from a grid first: one for all small trainings together, and for the
+   CNN on validation data, with other seeds.
 
-Test data only enters what is reported. The same command gives the same numbers on the same machine.
+Test data is only reported. The same command gives the same numbers on the same machine.
 """
 
 import math
 import platform
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import torch
-
 from mlrsnet._files.storage import write_atomically
 from mlrsnet.card import versions
-from mlrsnet.lab import records, trainer
-from mlrsnet.lab.horizon import HorizonSpec
+from mlrsnet.horizon import Comparison
+from mlrsnet.lab import loop, records
+from mlrsnet.lab.devices import device_name, resolve
+from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec
+from mlrsnet.lab.meta_training import OnGeneration, learn
+from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.trainer import device_name, resolve
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.schedule import Schedule
 
@@ -36,19 +38,31 @@ HAND_DESIGNED: dict[str, dict[str, Any]] = {
     "Fixed": {"schedule": "fixed"},
     "MultiStep": {"schedule": "multistep"},
     "Exponential": {"schedule": "exponential"},
-    "SGDR": {"schedule": "sgdr", "schedule_options": {"first_cycle": 1 / 7}},  # ends with a finished cycle
+    "SGDR": {"schedule": "sgdr", "schedule_options": {"first_cycle": 1 / 7}},  # its last cycle is complete
     "Cosine": {"schedule": "cosine", "schedule_options": {"warmup": 0.05}},
     "Linear": {"schedule": "linear", "schedule_options": {"warmup": 0.05}},
 }
 TUNING_SEEDS = (1000, 1001, 1002)
 FULL_HORIZON, GREEDY = "Full horizon", "MLR-SNet"
-GREEDY_EPOCHS, HELD_OUT = 40, 48
 DIGITS = RunSpec(task="digits", model="small_cnn", optimizer="sgd", batch_size=32, weight_decay=5e-4)
+HORIZON_LEARNING = HorizonSpec(  # starts as a fixed LR, and is small enough to be learned in minutes on a CPU
+    task="digits",
+    task_options={"classes": LEARN_ON},
+    held_out_options={"classes": TRANSFER_TO},
+    tasks=4,
+    hidden=16,
+    anneal="none",
+    name="small trainings on digits 0-4",
+)
+GREEDY_LEARNING = GreedySpec(
+    task="digits", task_options={"classes": LEARN_ON}, epochs=40, batch_size=DIGITS.batch_size, name="digits 0-4"
+)
+RECORD = "demo.json"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training of the demo; `initial_lr` is None where the schedule finds its own range."""
+    """One training of the demo; `initial_lr` is None if the schedule finds its own range."""
 
     schedule: str
     initial_lr: float | None
@@ -72,31 +86,65 @@ class Run:
         }
 
 
-def horizon_learning(generations: int) -> HorizonSpec:
-    """Step 1, full horizon: a network that begins as a fixed LR, small enough to be learned in minutes on a CPU."""
-    return HorizonSpec(
-        task="digits",
-        task_options={"classes": LEARN_ON},
-        held_out=HELD_OUT,
-        held_out_options={"classes": TRANSFER_TO},
-        generations=generations,
-        tasks=4,
-        hidden=16,
-        anneal="none",
-        name="small trainings on digits 0-4",
-    )
+@dataclass(frozen=True)
+class Learned:
+    """The schedules that step 1 learned, and how the full-horizon one compared before and after."""
+
+    schedules: dict[str, Schedule]
+    before: Comparison
+    after: Comparison
 
 
-def greedy_learning(epochs: int) -> RunSpec:
-    """Step 1, Algorithm 1."""
-    options = {"every": 5, "name": "digits 0-4"}
-    return replace(
-        DIGITS, task_options={"classes": LEARN_ON}, epochs=epochs, schedule="mlr-snet", schedule_options=options
-    )
+def learn_both(
+    generations: int,
+    out: Path,
+    *,
+    device: str = "auto",
+    on_generation: OnGeneration | None = None,
+    watcher: Watcher | None = None,
+) -> Learned:
+    """Step 1, in folders below `out`. What an earlier demo left there is deleted."""
+    folders = {name: out / f"learning-{slug(name)}" for name in (FULL_HORIZON, GREEDY)}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    spec = replace(HORIZON_LEARNING, generations=generations)
+    _, trainer = learn(spec, folders[FULL_HORIZON], device=device, on_generation=on_generation)
+    watchers = [watcher] if watcher else []
+    loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], device=device, watchers=watchers)
+    schedules = {name: Schedule.load(folder / records.SCHEDULE) for name, folder in folders.items()}
+    return Learned(schedules, trainer.comparisons[0], trainer.comparisons[-1])
+
+
+def transfer(
+    schedules: Mapping[str, Schedule],
+    epochs: int,
+    seeds: int,
+    out: Path,
+    *,
+    device: str = "auto",
+    watcher: Watcher | None = None,
+    on_run: Callable[[list[Run]], object] = lambda runs: None,
+) -> list[Run]:
+    """Steps 2 and 3. Saves the schedules in `out`, and writes the record there after every training."""
+    files = schedule_files(schedules, out)
+    for name, schedule in schedules.items():
+        schedule.save(files[name])
+
+    def keep(runs: list[Run]) -> None:
+        write_record(out / RECORD, runs, schedules, epochs, device)
+        on_run(runs)
+
+    write_record(out / RECORD, [], schedules, epochs, device)
+    return compare(epochs, seeds, files, device, watcher or Watcher(), keep)
+
+
+def schedule_files(schedules: Mapping[str, Schedule], out: Path) -> dict[str, Path]:
+    """Where each schedule is saved."""
+    return {name: out / f"{slug(name)}.safetensors" for name in schedules}
 
 
 def num_trainings(seeds: int, learned: int) -> int:
-    """How many trainings `compare` makes, the choice of initial LRs included."""
+    """How many trainings `compare` makes, including those that choose initial LRs."""
     return len(HAND_DESIGNED) * len(LR_GRID) * len(TUNING_SEEDS) + seeds * (len(HAND_DESIGNED) + learned)
 
 
@@ -108,18 +156,18 @@ def compare(
     watcher: Watcher,
     on_run: Callable[[list[Run]], None],
 ) -> list[Run]:
-    """Steps 2 and 3. The same seed gives the same initialisation and the same order of batches."""
-    task = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
+    """Train under every schedule. The same seed gives the same initialisation and the same order of batches."""
+    digits = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
 
     def train(spec: RunSpec) -> Record:
-        return trainer.run(spec, device=device, watchers=[watcher])
+        return loop.run(spec, device=device, watchers=[watcher])
 
     specs: dict[str, tuple[RunSpec, float | None]] = {}
     for name, changes in HAND_DESIGNED.items():
-        best = choose_lr(replace(task, **changes), train)
-        specs[name] = replace(task, lr=best, **changes), best
+        best = choose_lr(replace(digits, **changes), train)
+        specs[name] = replace(digits, lr=best, **changes), best
     for name, schedule in learned.items():
-        specs[name] = replace(task, schedule="learned", schedule_options={"schedule": str(schedule)}), None
+        specs[name] = replace(digits, schedule="learned", schedule_options={"schedule": str(schedule)}), None
     runs: list[Run] = []
     for seed in range(seeds):
         for name, (spec, lr) in specs.items():
@@ -129,7 +177,7 @@ def compare(
 
 
 def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
-    """The initial LR of the grid with the lowest validation loss at the end, the mean over the tuning seeds."""
+    """The initial LR of the grid with the lowest final validation loss, averaged over the tuning seeds."""
 
     def loss(lr: float) -> float:
         trained = [train(replace(spec, lr=lr, seed=seed, eval_every=spec.epochs)) for seed in TUNING_SEEDS]
@@ -140,7 +188,7 @@ def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
 
 
 def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
-    """One row a schedule: last-epoch accuracy and loss on test data, over the seeds."""
+    """One row per schedule: last-epoch accuracy and loss on test data, over the seeds."""
     rows = []
     for name in dict.fromkeys(run.schedule for run in runs):
         those = [run for run in runs if run.schedule == name]
@@ -160,7 +208,7 @@ def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str
 
 
 def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, device: str) -> None:
-    """What was run, on what, and everything it gave; written after every training."""
+    """What was run, where, and all results so far."""
     record = {
         "task": "scikit-learn digits, small CNN, SGD",
         "settings": {
@@ -177,40 +225,3 @@ def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], e
         "runs": [run.to_dict() for run in runs],
     }
     write_atomically(path, records.dumps(record).encode())
-
-
-def draw(path: Path, runs: list[Run], learned: Mapping[str, Schedule]) -> None:
-    """Training loss, test accuracy and LR over the epochs, the mean over the seeds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(14, 4.4), layout="constrained")
-    loss_axes, accuracy_axes, lr_axes = figure.subplots(1, 3)
-    for name in dict.fromkeys(run.schedule for run in runs):
-        those = [run for run in runs if run.schedule == name]
-        epochs = min(len(run.test_accuracy) for run in those)  # one that diverged is shorter
-        style = {
-            "label": name,
-            "linewidth": 2.4 if name in learned else 1.3,
-            "color": "black" if name in learned else None,
-            "linestyle": "--" if name == GREEDY else "-",
-        }
-        loss = _mean([[line["train_loss"] for line in run.record.epochs] for run in those])
-        lr = _mean([run.record.trace["lr"] for run in those])
-        loss_axes.plot(range(1, epochs + 1), loss, **style)
-        accuracy_axes.plot(range(1, epochs + 1), _mean([run.test_accuracy for run in those]), **style)
-        lr_axes.plot(torch.arange(len(lr)) * epochs / len(lr), lr, **style)
-    loss_axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
-    accuracy_axes.set(xlabel="epoch", ylabel="test accuracy (%)")
-    lr_axes.set(xlabel="epoch", ylabel="LR", yscale="log", ylim=(1e-5, None))
-    for axes in (loss_axes, accuracy_axes, lr_axes):
-        axes.grid(alpha=0.3)
-    accuracy_axes.legend(frameon=False)
-    seeds = len({run.record.spec["seed"] for run in runs})
-    told = "; ".join(f"{name}: learned on {schedule.card.name}" for name, schedule in learned.items())
-    figure.suptitle(f"Digits 5 to 9, small CNN, SGD, mean of {seeds} {'seed' if seeds == 1 else 'seeds'}.  {told}")
-    figure.savefig(path, dpi=130)
-
-
-def _mean(curves: list[list[float]]) -> torch.Tensor:
-    """Over the seeds, as far as all of them go."""
-    return torch.tensor([list(values) for values in zip(*curves, strict=False)]).mean(1)

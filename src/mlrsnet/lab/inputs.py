@@ -1,18 +1,18 @@
-"""The files of one's own that a run reads: their digests, so that a run is not taken for one of other files."""
+"""Digests of the user's own files that a run reads, so that it is not resumed with other ones."""
 
 import hashlib
 from pathlib import Path
 
 from mlrsnet import pretrained
-from mlrsnet.lab import tasks
-from mlrsnet.lab.deciders import learned
+from mlrsnet.lab import datasets
+from mlrsnet.lab.methods import learned
 from mlrsnet.lab.spec import RunSpec
 
 
 def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
-    """A schedule's, unless it is shipped, and an .npz, where they are there: "task" and "schedule" -> path."""
+    """The paths that exist of an .npz ("task") and of a schedule that is not shipped ("schedule")."""
     found = {}
-    if spec.task not in tasks.KNOWN:
+    if spec.task not in datasets.KNOWN:
         found["task"] = Path(spec.task).expanduser()
     if spec.schedule == "learned" and (schedule := spec.schedule_options.get("schedule")) is not None:
         place = learned.find(schedule, folder)
@@ -21,7 +21,7 @@ def files(spec: RunSpec, folder: Path | None) -> dict[str, Path]:
 
 
 def digests(spec: RunSpec, folder: Path | None) -> dict[str, str]:
-    """Of each."""
+    """The digest of each file."""
     return {name: digest(path) for name, path in files(spec, folder).items()}
 
 

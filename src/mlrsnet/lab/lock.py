@@ -1,4 +1,4 @@
-"""One process a run: whoever trains in a folder holds its lock, which the system takes back when the process ends."""
+"""One process per run: it locks the run's folder, and the system releases the lock when the process ends."""
 
 import os
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class RunInUseError(ValueError):
-    """Another process trains in the folder."""
+    """Another process is training in the folder."""
 
 
 @contextmanager
 def held(folder: Path | None) -> Iterator[None]:
-    """Hold a folder's lock; nothing where there is no folder, or the system knows no such locks."""
+    """Hold a folder's lock. Does nothing without a folder, or on a system without such locks."""
     fcntl = _fcntl()
     if folder is None or fcntl is None:
         yield
@@ -24,9 +24,7 @@ def held(folder: Path | None) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunInUseError(
-                f"{folder} is being trained by another process: wait for it, or use another folder"
-            ) from None
+            raise RunInUseError(f"{folder} is in use by another process: wait for it, or use another folder") from None
         yield
     finally:
         os.close(handle)

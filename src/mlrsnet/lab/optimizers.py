@@ -1,4 +1,4 @@
-"""Optimizers by name. On a GPU with tensor LRs and fused kernels, so that a step can be captured in a CUDA graph."""
+"""Optimizers by name. On a GPU they have tensor LRs and fused kernels, so that a CUDA graph can capture a step."""
 
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
@@ -30,7 +30,7 @@ def sgdm(
     momentum: float = 0.9,
     nesterov: bool = False,
 ) -> Optimizer:
-    """Heavy ball, or Nesterov's."""
+    """SGD with momentum, heavy-ball or Nesterov."""
     _check.below_one("momentum", momentum)
     return SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
@@ -46,7 +46,7 @@ def adam(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> Optimizer:
-    """Adam, whose weight decay goes into the gradient, or AdamW, where it goes into the weights."""
+    """Adam, which adds weight decay to the gradient, or AdamW, which applies it to the weights."""
     betas = (beta1, beta2)
     return kind(parameters, lr=lr, weight_decay=weight_decay, betas=betas, eps=eps, fused=fused, capturable=fused)
 
@@ -83,9 +83,9 @@ def prodigy(
     safeguard_warmup: bool = False,
     bias_correction: bool = True,
 ) -> Optimizer:
-    """Mishchenko and Defazio 2024, from the package `prodigyopt`; lr multiplies its own estimate, 1 is the default."""
+    """Mishchenko and Defazio 2024, from the package `prodigyopt`. lr multiplies its own estimate; its default is 1."""
     kind = _package("prodigyopt", "Prodigy", "prodigyopt")
-    with redirect_stdout(StringIO()):  # it says on stdout how it decays weights
+    with redirect_stdout(StringIO()):  # it prints how it decays weights
         return kind(
             parameters,
             lr=lr,
@@ -105,13 +105,13 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "prodigy": prodigy,
 }
 EAGER = ("schedule-free-sgd", "schedule-free-adamw", "prodigy")
-"""These read numbers on the host in every step: float LRs, and no place in a CUDA graph."""
+"""These read numbers on the host in every step, so they have float LRs and are never captured."""
 
 
 def build(
     name: str, parameters: Parameters, lr: float, weight_decay: float, device: torch.device, **options: Any
 ) -> Optimizer:
-    """An optimizer by its name, at its initial LR."""
+    """An optimizer by its name, with its initial LR."""
     named.check("optimizer_options", name, OPTIMIZERS[name], options)
     on_gpu = device.type == "cuda" and name not in EAGER
     return OPTIMIZERS[name](

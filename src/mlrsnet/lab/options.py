@@ -1,4 +1,4 @@
-"""Named things with options: what a RunSpec's words lead to, checked against the signatures of what is built."""
+"""Options of what a RunSpec names, checked against the signature of its builder."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -8,22 +8,22 @@ from mlrsnet import _check
 
 
 def defaults(build: Callable[..., Any]) -> dict[str, Any]:
-    """The options that a builder takes, its keyword-only arguments, and what they are unless given."""
+    """A builder's options, which are its keyword-only arguments, and their defaults."""
     parameters = inspect.signature(build).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def names(build: Callable[..., Any]) -> list[str]:
-    """The options that a builder takes."""
+    """The names of a builder's options."""
     return list(defaults(build))
 
 
 def check(
     field: str, name: str, build: Callable[..., Any], options: Mapping[str, Any], shared: Sequence[str] = ()
 ) -> None:
-    """Refuse options that the builder does not take, and values of another kind than their defaults.
+    """Raise on options that the builder does not have, and on values of another type than their defaults.
 
-    `shared` are names of options that all of its kind have.
+    `shared` are options that all builders of this field have.
     """
     known = [*names(build), *shared]
     unknown = [key for key in options if key not in known]
@@ -36,7 +36,7 @@ def check(
 
 
 def _check_kind(name: str, default: Any, value: Any) -> None:
-    """Ranges are the builder's own matter."""
+    """Check the type only; the builder checks the range."""
     if isinstance(default, bool) and not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {value!r}")
     if type(default) is int and type(value) is not int:
@@ -44,7 +44,7 @@ def _check_kind(name: str, default: Any, value: Any) -> None:
     if isinstance(default, float):
         _check.real(name, value)
     if isinstance(default, str) and not isinstance(value, str):
-        raise ValueError(f"{name} must be a word, got {value!r}")
+        raise ValueError(f"{name} must be a string, got {value!r}")
     if isinstance(default, tuple) and default:
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise ValueError(f"{name} must be a list such as {list(default)}, got {value!r}")

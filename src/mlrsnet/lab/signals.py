@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at the end of a step instead of in the middle of one."""
+"""Stop on Ctrl-C and SIGTERM at the end of a step, not in the middle of one."""
 
 import signal
 import threading
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class PoliteStop:
-    """While entered, the first signal only sets `asked`; a second Ctrl-C interrupts at once.
+    """Inside, the first signal only sets `asked`; a second Ctrl-C interrupts at once.
 
-    Outside the main thread, where Python allows no handlers, signals act as always.
+    Python allows handlers in the main thread only. In other threads signals act as usual.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)

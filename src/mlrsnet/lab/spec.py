@@ -1,4 +1,4 @@
-"""`RunSpec`: one training, said completely; JSON in and out."""
+"""`RunSpec`: a complete description of one training, readable and writable as JSON."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet.lab import deciders, models, tasks
+from mlrsnet.lab import datasets, methods, models
 from mlrsnet.lab import options as named
 from mlrsnet.lab.optimizers import OPTIMIZERS
 
@@ -19,15 +19,19 @@ PRECISIONS = ("auto", "fp32", "bf16")
 class RunSpec:
     """One training.
 
-    task, model, optimizer, schedule: names, each with options of its own under `<field>_options`.
-    epochs, batch_size, sequence_length: how much, and in what pieces; the last is for text only.
-    lr: the initial LR of hand-designed schedules, hd and rtho; learned ones and l4 find their own range.
-    weight_decay, clip_norm: of the optimizer; the largest norm of the gradient, or None.
-    precision: fp32, bf16 (autocast), or auto: bf16 on a GPU, fp32 on a CPU.
-    seed: of initialisation, order of the data and dropout.
-    deterministic: bit for bit the same on a GPU too, at some cost; a CPU always is.
-    eval_every: epochs between evaluations; the last epoch is always evaluated.
-    rays: at the end, the loss along so many random rays from the solution; see `width.py`.
+    Args:
+        task: the dataset, by its name or path; see `datasets.load`.
+        model, optimizer, schedule: names. They and the task have options of their own under `<field>_options`.
+        epochs, batch_size: how long, and in what batches.
+        sequence_length: tokens per window; for text only.
+        lr: initial LR of hand-designed schedules, hd and rtho. Learned schedules and l4 find their own range.
+        weight_decay: of the optimizer.
+        clip_norm: largest norm of the gradient; no limit if None.
+        precision: `fp32`, `bf16` (autocast), or `auto`: bf16 on a GPU, fp32 on a CPU.
+        seed: of initialisation, order of the data and dropout.
+        deterministic: the same bits every time on a GPU too, at some cost. A CPU always repeats them.
+        eval_every: epochs between evaluations. The last epoch is always evaluated.
+        rays: number of random rays from the solution along which the loss is measured at the end; see `width.py`.
 
     >>> spec = RunSpec(task="digits", model="mlp", schedule="cosine", schedule_options={"warmup": 0.05})
     >>> RunSpec.from_json(spec.to_json()) == spec
@@ -60,7 +64,7 @@ class RunSpec:
         for name in ("seed", "rays"):
             self._set(name, _check.whole_number(name, getattr(self, name), 0))
         if self.seed >= 2**32:
-            raise ValueError(f"seed must be below 2^32, got {self.seed}: torch knows no others")
+            raise ValueError(f"seed must be below 2^32, got {self.seed}: torch accepts no larger ones")
         self._set("lr", _check.positive("lr", self.lr))
         self._set("weight_decay", _check.not_negative("weight_decay", self.weight_decay))
         if self.clip_norm is not None:
@@ -76,19 +80,19 @@ class RunSpec:
         if not isinstance(self.task, str | os.PathLike):
             raise ValueError(f"task must be a name or a path, got {self.task!r}")
         self._set("task", os.fspath(self.task))
-        tasks.check(self.task, self.task_options)
+        datasets.check(self.task, self.task_options)
         models.check(self.model, self.model_options)
         _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         named.check("optimizer_options", self.optimizer, OPTIMIZERS[self.optimizer], self.optimizer_options)
-        deciders.check(self.schedule, self.schedule_options)
+        methods.check(self.schedule, self.schedule_options)
 
     def _set(self, name: str, value: Any) -> None:
-        """A field as plain JSON would give it back, so that specs that mean the same are equal."""
+        """Store a field as JSON would return it, so that equivalent specs are equal."""
         object.__setattr__(self, name, value)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
-        """From plain JSON types; a field that does not exist is named."""
+        """From plain JSON types. Raises on an unknown field."""
         known = [item.name for item in fields(cls)]
         if not isinstance(values, Mapping):
             raise ValueError(f"a run's spec must be an object with fields such as task and model, got {values!r}")
@@ -99,7 +103,7 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
-        """From what `to_json` wrote, or a person."""
+        """From JSON, as `to_json` writes it."""
         try:
             values = json.loads(text)
         except ValueError as error:
@@ -110,7 +114,7 @@ class RunSpec:
 
     @classmethod
     def from_file(cls, path: Path) -> "RunSpec":
-        """From a .json file; also from a run's record.json, whose spec it takes."""
+        """From a .json file with a spec, or from a run's record.json."""
         try:
             values = json.loads(path.read_text())
         except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -120,16 +124,16 @@ class RunSpec:
         return cls.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """As plain JSON types."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return values
 
     def to_json(self) -> str:
-        """As a person would like to read it."""
+        """As indented JSON."""
         return json.dumps(self.to_dict(), indent=1)
 
     def describe(self) -> str:
-        """In one line, without the seed: task, model, optimizer, schedule and what is not left at its default."""
+        """One line without the seed: task, model, optimizer and schedule with their options, batch size, epochs."""
         words = [f"{getattr(self, name)}{_in_brackets(getattr(self, f'{name}_options'))}" for name in _NAMED]
         return f"{', '.join(words)}, batch {self.batch_size}, {self.epochs} epochs"
 

@@ -1,12 +1,13 @@
 """The broad distribution that the shipped default is learned from: many kinds of small trainings.
 
-A kind is a data set, a network, an optimizer, a batch size, label smoothing, clipping and whether it begins from trained weights;
-its tasks differ in horizon, classes, amount of data, weight decay and label noise. Kinds are drawn once, from a seed. Validation
-kinds are others, and two data sets, SVHN and Penn Treebank, are theirs alone: choices are made on them. Of all data, only training
-parts are used.
+A kind is a dataset, a network, an optimizer, a batch size, label smoothing, clipping, and whether it starts from trained weights.
+Its tasks differ in horizon, classes, amount of data, weight decay and label noise. Kinds are drawn once, from a seed.
 
-Data is made small once and kept in `<data folder>/universal`, up to 20,000 examples of each set: a machine that has this folder
-needs no other.
+Choices are made on validation kinds, which are drawn separately. Two datasets, SVHN and Penn Treebank, occur only there. Only the
+training part of any dataset is used.
+
+Datasets are made small once and kept in `<data folder>/universal`, with up to 20,000 examples each. A machine that has this folder
+needs no other data.
 """
 
 import io
@@ -24,10 +25,10 @@ from mlrsnet._files.storage import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
 from mlrsnet.horizon.seeds import generator
 from mlrsnet.horizon.tasks import pick
-from mlrsnet.lab import tasks
+from mlrsnet.lab import datasets
+from mlrsnet.lab.datasets.images import ImageDataset, mean_and_std
 from mlrsnet.lab.distributions import factory
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
-from mlrsnet.lab.tasks.images import ImageTask, mean_and_std
 
 FOLDER = "universal"
 EXAMPLES = 20_000
@@ -39,10 +40,10 @@ Factory = Callable[[Data], nn.Module]
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of the lab, made small: pictures of this side, or pieces of text."""
+    """A dataset of the lab, made small: pictures of this side, or pieces of text."""
 
     name: str
-    task: str
+    dataset: str
     side: int | None = None
 
 
@@ -71,13 +72,13 @@ TEXT_NETWORKS: tuple[Factory, ...] = (
 OPTIMIZERS = ("sgd", "sgdm", "adam", "adamw")
 BATCH_SIZES = (16, 32, 64, 128, 256, 512)
 LARGEST_BATCH = {"small_cnn": 128, "text": 32}
-"""What hundreds of copies of these can train with."""
+"""The largest batch that hundreds of copies of these networks can train with."""
 
 LONGEST_TEXT = 1000
-"""Steps of a training on text, the slowest."""
+"""Most steps of a training on text, which is the slowest."""
 
 CLIP_NORMS = (None, 0.25)
-"""For text."""
+"""For text; pictures are not clipped."""
 
 DECAYS = {"adamw": (0.0, 0.01, 0.1)}
 OTHER_DECAYS = (0.0, 1e-4, 5e-4, 2e-3)
@@ -86,7 +87,7 @@ OTHER_DECAYS = (0.0, 1e-4, 5e-4, 2e-3)
 def distribution(
     root: Path | None = None, *, kinds: int = 32, validation: int = 16, horizons: tuple[int, int] = (100, 2000)
 ) -> tuple[Mixture, Mixture]:
-    """What to learn from, and what to choose by."""
+    """The kinds to learn from, and the kinds to validate on."""
     both = []
     for part, sources, count, at_once in (("train", TRAINING, kinds, 8), ("val", VALIDATION, validation, 4)):
         random = generator("universal", part)
@@ -122,7 +123,7 @@ def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> Tas
 
 
 def begin_trained(model: Factory, data: Data, steps: int = 300, batch: int = 64) -> tuple[Factory, Data]:
-    """Fine-tuning: networks that were trained on a quarter of the data, and the rest of it for the tasks."""
+    """For fine-tuning: networks that were trained on a quarter of the data, and the rest of the data."""
     cut = len(data.inputs) // 4
     first, rest = _part(data, slice(None, cut)), _part(data, slice(cut, None))
     with torch.random.fork_rng(devices=[]):
@@ -151,8 +152,8 @@ def _part(data: Data, part: slice) -> Data:
 
 @lru_cache(maxsize=16)
 def load(source: Source, root: Path | None = None) -> Data:
-    """A small set, from the folder where it is kept or made from the lab's task."""
-    path = tasks.data_root(root) / FOLDER / f"{source.name}.npz"
+    """A small dataset, read from the folder where it is kept, or made from the lab's."""
+    path = datasets.data_root(root) / FOLDER / f"{source.name}.npz"
     if not path.is_file():
         file = io.BytesIO()
         np.savez_compressed(file, **_make(source, root))
@@ -171,22 +172,24 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file, np.load(file) as kept:  # opened here, because numpy leaves a damaged file open
             return {name: kept[name] for name in ("inputs", "targets", "classes", "mirrored")}
-    except Exception as error:  # bytes that are no .npz can fail in any way
-        raise ValueError(f"{path} cannot be read ({type(error).__name__}): delete it, and it is made anew") from None
+    except Exception as error:  # a file that is not an .npz can fail in any way
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}): delete it, and it will be made again"
+        ) from None
 
 
 def _make(source: Source, root: Path | None) -> dict[str, Any]:
     options = {} if source.side is None else {"size": source.side}
-    task = tasks.load(source.task, root=root, **options)
-    if isinstance(task, ImageTask):
-        chosen = _some(len(task.train.labels), source)
-        inputs, targets = task.train.images[chosen].numpy(), task.train.labels[chosen].numpy()
-        return {"inputs": inputs, "targets": targets, "classes": task.num_classes, "mirrored": task.flip}
-    assert isinstance(task, tasks.TextTask)
-    pieces = task.train[: len(task.train) // (LENGTH + 1) * (LENGTH + 1)].view(-1, LENGTH + 1)
+    dataset = datasets.load(source.dataset, root=root, **options)
+    if isinstance(dataset, ImageDataset):
+        chosen = _some(len(dataset.train.labels), source)
+        inputs, targets = dataset.train.images[chosen].numpy(), dataset.train.labels[chosen].numpy()
+        return {"inputs": inputs, "targets": targets, "classes": dataset.num_classes, "mirrored": dataset.flip}
+    assert isinstance(dataset, datasets.TextDataset)
+    pieces = dataset.train[: len(dataset.train) // (LENGTH + 1) * (LENGTH + 1)].view(-1, LENGTH + 1)
     pieces = pieces[_some(len(pieces), source)].to(torch.uint8)
     inputs, targets = pieces[:, :-1].numpy(), pieces[:, 1:].numpy()
-    return {"inputs": inputs, "targets": targets, "classes": task.num_classes, "mirrored": False}
+    return {"inputs": inputs, "targets": targets, "classes": dataset.num_classes, "mirrored": False}
 
 
 def _some(count: int, source: Source) -> Tensor:

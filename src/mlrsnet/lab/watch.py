@@ -1,4 +1,4 @@
-"""Who looks on while a training runs: progress bars, TensorBoard, a user's own."""
+"""Watchers of a training: progress bars, TensorBoard, or your own."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from mlrsnet.lab.records import Record
 
 
 class Watcher:
-    """Hears of a run; overrides what it wants to know. An error in a watcher ends the run, which stays resumable."""
+    """Is told of a run's progress; override what you need. An error in a watcher stops the run, which can be resumed."""
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
-        """A training begins, or goes on after `step` steps."""
+        """A training starts, or resumes after `step` steps."""
 
     def steps(self, step: int) -> None:
-        """So many steps are done; called now and then."""
+        """`step` steps are done; called about once a second."""
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
-        """An epoch has ended: its line for the records, and every step's loss and LR."""
+        """An epoch has ended: its line in the record, and the loss and LR of every step."""
 
     def end(self, record: Record) -> None:
-        """The run has ended, or was stopped."""
+        """The run has ended or was stopped."""

@@ -1,6 +1,6 @@
-"""How wide a minimum is (Section 5.3): the loss along random rays that begin at the solution.
+"""The width of a minimum (Section 5.3): the loss along random rays from the solution.
 
-w(r) = w + r d,  d a random direction of length 1, for r from 0 to `FARTHEST`; each ray is drawn from the run's seed.
+w(r) = w + r d, where d is a random direction of length 1 and r goes from 0 to `FARTHEST`. The run's seed decides the rays.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Evaluate = Callable[[], dict[str, Score]]
 
 @torch.no_grad()
 def along_rays(model: nn.Module, evaluate: Evaluate, rays: int, seed: int) -> dict[str, Any]:
-    """Losses (rays, distances) of every part that `evaluate` gives; the model is left as it was."""
+    """The losses (rays, distances) of every part that `evaluate` returns. The model is left as it was."""
     weights = list(model.parameters())
     solution = [weight.clone() for weight in weights]
     random = torch.Generator().manual_seed(seed)
@@ -36,7 +36,7 @@ def along_rays(model: nn.Module, evaluate: Evaluate, rays: int, seed: int) -> di
 
 
 def _direction(weights: list[nn.Parameter], random: torch.Generator) -> list[Tensor]:
-    """Of length 1 over all weights together."""
+    """A random direction, of length 1 over all weights together."""
     drawn = torch.randn(sum(weight.numel() for weight in weights), generator=random)
     pieces = (drawn / drawn.norm()).split([weight.numel() for weight in weights])
     return [piece.view(weight.shape).to(weight) for piece, weight in zip(pieces, weights, strict=True)]

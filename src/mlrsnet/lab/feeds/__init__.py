@@ -1,22 +1,22 @@
-"""Data where the training runs: batches that a CUDA graph can take by itself, and evaluation."""
+"""DeviceData on the training's device: batches that a CUDA graph can draw by itself, and evaluation."""
 
 import torch
 
-from mlrsnet.lab.feeds.base import Data, Feed, Score
+from mlrsnet.lab.datasets import ImageDataset, ImageFolder, TextDataset
+from mlrsnet.lab.feeds.base import DeviceData, Feed, Score
 from mlrsnet.lab.feeds.pictures import PictureData
 from mlrsnet.lab.feeds.streamed import StreamedData
 from mlrsnet.lab.feeds.text import TextData
-from mlrsnet.lab.tasks import FolderTask, ImageTask, TextTask
 
-__all__ = ["Data", "Feed", "Score", "open_data"]
+__all__ = ["DeviceData", "Feed", "Score", "open_data"]
 
 
 def open_data(
-    task: ImageTask | TextTask | FolderTask, batch_size: int, length: int, seed: int, device: torch.device
-) -> Data:
-    """The data of a task on a device; `length` is that of text sequences."""
-    if isinstance(task, TextTask):
-        return TextData(task, batch_size, length, device)
-    if isinstance(task, FolderTask):
-        return StreamedData(task, batch_size, seed, device)
-    return PictureData(task, batch_size, seed, device)
+    dataset: ImageDataset | TextDataset | ImageFolder, batch_size: int, length: int, seed: int, device: torch.device
+) -> DeviceData:
+    """A dataset on a device; `length` is that of text sequences."""
+    if isinstance(dataset, TextDataset):
+        return TextData(dataset, batch_size, length, device)
+    if isinstance(dataset, ImageFolder):
+        return StreamedData(dataset, batch_size, seed, device)
+    return PictureData(dataset, batch_size, seed, device)

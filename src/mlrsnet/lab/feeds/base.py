@@ -1,4 +1,4 @@
-"""What the loop needs of data."""
+"""What the loop needs from data."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -7,50 +7,50 @@ from torch import Tensor, nn
 
 
 class Score(NamedTuple):
-    """Mean cross-entropy and accuracy in percent, over a whole part."""
+    """Mean cross-entropy and accuracy (%) over a part of the data."""
 
     loss: float
     accuracy: float
 
 
 class Feed(Protocol):
-    """Batches without end, in an order that depends on a seed and the position alone."""
+    """An endless stream of batches. Their order depends only on a seed and the position."""
 
     steps: int
 
     def prepare(self) -> None:
-        """Before every batch, on the host: shuffle when an epoch begins, fetch what is not on the device."""
+        """Call before every batch, on the host: shuffles at the start of an epoch, fetches what is not on the device."""
 
     def loss(self, model: nn.Module) -> Tensor:
-        """The mean loss of the next batch; touches the device only, so that a CUDA graph can hold it."""
+        """The mean loss of the next batch. Uses the device only, so that a CUDA graph can capture it."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, and what a sequence carries from batch to batch."""
+        """The position, and the memory that text carries from batch to batch."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a state."""
 
 
-class Data(Protocol):
-    """One task on one device."""
+class DeviceData(Protocol):
+    """A dataset on a device."""
 
     @property
     def train(self) -> Feed:
-        """To train on."""
+        """Training batches."""
 
     @property
     def val(self) -> Feed:
-        """Held out, for methods that learn from it."""
+        """Held-out batches, for methods that learn from them."""
 
     def calibration(self) -> Feed:
-        """Training batches in an order of their own, for statistics that are taken beside the training."""
+        """Training batches in another order, for statistics that must not disturb the training."""
 
     def evaluate(self, model: nn.Module, part: str) -> Score:
-        """A model in evaluation mode on all of `val` or `test`; of `train`, some will do."""
+        """Score a model in evaluation mode on all of `val` or `test`, or on a part of `train`."""
 
 
 def require_batch(part: str, batches: int, batch_size: int, available: str) -> None:
-    """Refuse a part that has not one full batch."""
+    """Raise if a part has not even one full batch."""
     if batches < 1:
         raise ValueError(
             f"batch_size must leave at least one full batch of the {part} data ({available}), got {batch_size}"
@@ -58,7 +58,7 @@ def require_batch(part: str, batches: int, batch_size: int, available: str) -> N
 
 
 def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator]:
-    """An order for an epoch, the same on every device, and the generator for what else is random in it."""
+    """A random order for an epoch, the same on every device, and the generator for its other random numbers."""
     number = seed * 1_000_003 + epoch
-    generator = torch.Generator().manual_seed((number ^ number >> 32) % 2**32)  # torch looks at the last 32 bits only
+    generator = torch.Generator().manual_seed((number ^ number >> 32) % 2**32)  # torch uses the last 32 bits only
     return torch.randperm(count, generator=generator), generator

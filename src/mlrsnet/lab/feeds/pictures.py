@@ -1,4 +1,4 @@
-"""Pictures that live on the device as uint8; crop, flip and normalisation run there, a batch at a time."""
+"""Pictures on the device as uint8. Crop, flip and normalisation run there, one batch at a time."""
 
 from typing import Any
 
@@ -6,24 +6,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from mlrsnet.lab.datasets import ImageDataset, Pictures
 from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
-from mlrsnet.lab.tasks import ImageTask, Pictures
 
 EVAL_BATCH = 1000
 SOME = slice(5000)
-"""Training pictures that are evaluated, where that is asked for."""
+"""The training pictures that `evaluate("train")` uses."""
 
 
 class PictureFeed:
     """Random batches of one part.
 
-    The plan of an epoch (order, shifts and mirrorings) is drawn when it begins and lies on the device; a batch is cut out
-    of it by a cursor that lives there too. Pixels are kept (N, H, W, C), so that a batch is born in channels_last.
+    The plan of an epoch (order, shifts, flips) is drawn at its start and copied to the device, where a cursor moves through it.
+    Pixels are stored as (N, H, W, C), so that batches are in channels_last.
     """
 
     def __init__(
         self,
-        task: ImageTask,
+        dataset: ImageDataset,
         part: str,
         batch_size: int,
         seed: int,
@@ -31,15 +31,15 @@ class PictureFeed:
         *,
         augment: bool = False,
     ) -> None:
-        pictures: Pictures = getattr(task, part)
+        pictures: Pictures = getattr(dataset, part)
         self.count, self.batch_size, self.seed = len(pictures.labels), batch_size, seed
         self.steps = self.count // batch_size
         require_batch(part, self.steps, batch_size, f"{self.count} pictures")
-        _, self.height, self.width = task.shape
-        self.pad, self.flip = (task.pad, task.flip) if augment else (0, False)
+        _, self.height, self.width = dataset.shape
+        self.pad, self.flip = (dataset.pad, dataset.flip) if augment else (0, False)
         padded = pad(pictures.images, (0, 0, self.pad, self.pad, self.pad, self.pad))
         self.images, self.labels = padded.to(device), pictures.labels.to(device)
-        self.normalise = Normalise(task.mean, task.std, device)
+        self.normalise = Normalise(dataset.mean, dataset.std, device)
         self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
         self.top, self.left, self.mirror = torch.zeros(3, self.count, dtype=torch.int64, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
@@ -90,7 +90,7 @@ class PictureFeed:
             self.mirror.copy_(torch.randint(1 + self.flip, (self.count,), generator=generator))
 
     def _cut(self, chosen: Tensor, places: Tensor) -> Tensor:
-        """Windows out of the padded pictures, mirrored where the plan says so, in one gather."""
+        """Crop windows from the padded pictures and flip them as planned, in one gather."""
         top, left, mirror = (plan.index_select(0, places).unsqueeze(1) for plan in (self.top, self.left, self.mirror))
         rows = top + self.rows
         columns = left + self.columns + mirror * (self.width - 1 - 2 * self.columns)
@@ -105,32 +105,32 @@ class Normalise:
         self.std = torch.tensor(std, dtype=torch.float32, device=device)
 
     def __call__(self, images: Tensor) -> Tensor:
-        """A batch."""
+        """Normalise a batch."""
         return ((images.float() - self.mean) / self.std).permute(0, 3, 1, 2)
 
 
 class PictureData:
-    """A task of pictures on a device; of those to train on, some are evaluated, as they are."""
+    """Pictures on a device. Evaluation of `train` uses some of them, without augmentation."""
 
-    def __init__(self, task: ImageTask, batch_size: int, seed: int, device: torch.device) -> None:
-        self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
-        self.train = PictureFeed(task, "train", batch_size, seed, device, augment=True)
-        self.val = PictureFeed(task, "val", min(batch_size, len(task.val.labels)), seed + 2**32, device)
+    def __init__(self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device) -> None:
+        self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
+        self.train = PictureFeed(dataset, "train", batch_size, seed, device, augment=True)
+        self.val = PictureFeed(dataset, "val", min(batch_size, len(dataset.val.labels)), seed + 2**32, device)
         self.parts = {
             name: Pictures(part.images.to(device), part.labels.to(device))
-            for name, part in (("val", task.val), ("test", task.test))
+            for name, part in (("val", dataset.val), ("test", dataset.test))
         }
         self.normalise = self.train.normalise
 
     def calibration(self) -> PictureFeed:
-        """See `Data`."""
-        return PictureFeed(self.task, "train", self.batch_size, self.seed + 2**33, self.device, augment=True)
+        """See `DeviceData`."""
+        return PictureFeed(self.dataset, "train", self.batch_size, self.seed + 2**33, self.device, augment=True)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, part: str) -> Score:
-        """See `Data`. Sums stay on the device until the end."""
+        """See `DeviceData`. Sums stay on the device until the end."""
         if part == "train" and part not in self.parts:
-            some = self.task.train[SOME]
+            some = self.dataset.train[SOME]
             self.parts[part] = Pictures(some.images.to(self.device), some.labels.to(self.device))
         pictures = self.parts[part]
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -140,12 +140,12 @@ class PictureData:
 
 
 def sums(logits: Tensor, labels: Tensor) -> Tensor:
-    """Summed cross-entropy and number of right answers."""
+    """Summed cross-entropy, and the number of correct predictions."""
     logits = logits.float()
     return torch.stack((cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()))
 
 
 def score(total: Tensor, count: int) -> Score:
-    """From sums over `count` answers; reads them back."""
-    loss, right = total.tolist()
-    return Score(loss / count, 100 * right / count)
+    """The score from sums over `count` predictions. Reads them back from the device."""
+    loss, correct = total.tolist()
+    return Score(loss / count, 100 * correct / count)

@@ -1,4 +1,4 @@
-"""Text as columns of tokens on the device, read a window at a time with the model's memory carried along."""
+"""Text as columns of tokens on the device, read in windows. The model's memory carries over from window to window."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mlrsnet.lab.datasets import TextDataset
 from mlrsnet.lab.feeds.base import Score, require_batch
 from mlrsnet.lab.feeds.pictures import score, sums
-from mlrsnet.lab.tasks import TextTask
 
 
 class TextFeed:
-    """The text cut into `batch_size` columns; every step reads the next `length` rows and predicts the row after each."""
+    """The text in `batch_size` columns. A step reads the next `length` rows and predicts the row after each."""
 
     def __init__(self, tokens: Tensor, batch_size: int, length: int, device: torch.device, part: str) -> None:
         self.columns = in_columns(tokens, batch_size).to(device)
@@ -25,7 +25,7 @@ class TextFeed:
         self.position = 0
 
     def prepare(self) -> None:
-        """See `Feed`. An epoch begins at the text's beginning, with an empty memory."""
+        """See `Feed`. Every epoch starts at the beginning of the text, with an empty memory."""
         if self.position % self.steps == 0:
             self.cursor.zero_()
             for tensor in self.memory or ():
@@ -60,20 +60,20 @@ class TextFeed:
 class TextData:
     """A text on a device."""
 
-    def __init__(self, task: TextTask, batch_size: int, length: int, device: torch.device) -> None:
-        self.task, self.batch_size, self.length, self.device = task, batch_size, length, device
-        self.train = TextFeed(task.train, batch_size, length, device, "train")
-        self.val = TextFeed(task.val, batch_size, length, device, "val")
-        parts = {"train": task.train[: len(task.test)], "val": task.val, "test": task.test}
+    def __init__(self, dataset: TextDataset, batch_size: int, length: int, device: torch.device) -> None:
+        self.dataset, self.batch_size, self.length, self.device = dataset, batch_size, length, device
+        self.train = TextFeed(dataset.train, batch_size, length, device, "train")
+        self.val = TextFeed(dataset.val, batch_size, length, device, "val")
+        parts = {"train": dataset.train[: len(dataset.test)], "val": dataset.val, "test": dataset.test}
         self.parts = {name: tokens.to(device) for name, tokens in parts.items()}
 
     def calibration(self) -> TextFeed:
-        """See `Data`."""
-        return TextFeed(self.task.train, self.batch_size, self.length, self.device, "train")
+        """See `DeviceData`."""
+        return TextFeed(self.dataset.train, self.batch_size, self.length, self.device, "train")
 
     @torch.no_grad()
     def evaluate(self, model: Any, part: str) -> Score:
-        """See `Data`. In columns as in training, without the few tokens that fill no row."""
+        """See `DeviceData`. Uses columns as in training, and leaves out the last tokens if they fill no row."""
         columns = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
         memory = model.initial_state(columns.shape[1], self.device)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -85,6 +85,6 @@ class TextData:
 
 
 def in_columns(tokens: Tensor, count: int) -> Tensor:
-    """(T, B): the text in B pieces of equal length, side by side."""
+    """Cut the text into B pieces of equal length, side by side: (T, B)."""
     length = len(tokens) // count
     return tokens[: length * count].view(count, length).t().contiguous()

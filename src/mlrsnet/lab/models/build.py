@@ -48,7 +48,7 @@ TEXT: dict[str, Callable[..., LanguageModel]] = {"lstm": LSTMLanguageModel, "tra
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse unknown names and options."""
+    """Raise on unknown names and options."""
     both: dict[str, Callable[..., nn.Module]] = {**IMAGE, **TEXT}
     named.check("model_options", name, both[_check.one_of("model", name, both)], options)
 
@@ -63,7 +63,7 @@ def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn
         raise ValueError(f"model must be one for pictures, {', '.join(IMAGE)}; got {name!r}, which reads text")
     builder = IMAGE[_check.one_of("model", name, IMAGE)]
     named.check("model", name, builder, options)
-    hint = "a classifier tells two or more apart"
+    hint = "a classifier needs two or more"
     return builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, hint), **options)
 
 
@@ -77,9 +77,9 @@ def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
         raise ValueError(f"model must be one for text, {', '.join(TEXT)}; got {name!r}, which reads pictures")
     builder = TEXT[_check.one_of("model", name, TEXT)]
     named.check("model", name, builder, options)
-    return builder(_check.whole_number("vocabulary", vocabulary, 2, "it is the number of tokens"), **options)
+    return builder(_check.whole_number("vocabulary", vocabulary, 2, "the number of tokens"), **options)
 
 
 def num_parameters(model: nn.Module) -> int:
-    """How many numbers training changes; tied weights count once."""
+    """The number of trainable parameters; tied weights count once."""
     return sum(parameter.numel() for parameter in model.parameters())

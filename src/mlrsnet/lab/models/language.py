@@ -1,4 +1,4 @@
-"""What every language model of the lab answers to."""
+"""The interface of the lab's language models."""
 
 from typing import TypeAlias
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 State: TypeAlias = tuple[Tensor, ...]
-"""Memory between two pieces of a text; () for a model without."""
+"""Memory between two pieces of a text; () for a model without memory."""
 
 
 class LanguageModel(nn.Module):
-    """Base: next-token logits from tokens and the memory of what came before."""
+    """Predicts the next token from tokens and the memory of earlier ones."""
 
     def forward(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits (T, B, vocabulary) of tokens (T, B), int64, and the state after them, which carries gradient."""
+        """Logits (T, B, vocabulary) of tokens (T, B), int64, and the differentiable state after them."""
         raise NotImplementedError
 
     def initial_state(self, batch: int, device: torch.device | str) -> State:

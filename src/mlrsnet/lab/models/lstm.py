@@ -9,7 +9,7 @@ from mlrsnet.lab.models.language import LanguageModel, State
 from mlrsnet.lab.models.options import dropout_rate
 
 INIT_RANGE = 0.1
-"""Of the embedding, as in PyTorch's word_language_model."""
+"""Range of the initial embedding, as in PyTorch's word_language_model."""
 
 
 class LSTMLanguageModel(LanguageModel):
@@ -42,7 +42,7 @@ class LSTMLanguageModel(LanguageModel):
         """Logits (T, B, vocabulary) and the state after the last token."""
         if len(state) != 2 * len(self.layers):
             raise ValueError(
-                f"state must hold h and c of {len(self.layers)} layers, got {len(state)} tensors: begin with initial_state"
+                f"state must hold h and c of {len(self.layers)} layers, got {len(state)} tensors: start with initial_state"
             )
         x = self.dropout(self.embedding(tokens))
         after: State = ()
@@ -52,6 +52,6 @@ class LSTMLanguageModel(LanguageModel):
         return linear(x, self.embedding.weight, self.bias), after
 
     def initial_state(self, batch: int, device: torch.device | str) -> State:
-        """Zeros."""
+        """Zeros for every layer."""
         shape = (1, _check.whole_number("batch", batch), self.hidden)
         return tuple(torch.zeros(shape, dtype=self.bias.dtype, device=device) for _ in range(2 * len(self.layers)))

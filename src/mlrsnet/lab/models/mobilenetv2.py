@@ -1,4 +1,4 @@
-"""MobileNetV2 (Sandler et al., 2018) of torchvision, for small pictures too."""
+"""torchvision's MobileNetV2 (Sandler et al., 2018), also for small pictures."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from mlrsnet.lab.models.options import Shape, dropout_rate
 from mlrsnet.lab.models.stem import first_conv, is_small, torchvision_models
 
 FIRST_OF_24 = 2
-"""Place in `features` of the first block of 24 channels, the first that halves the picture."""
+"""Index in `features` of the first block of 24 channels, the first to halve the picture."""
 
 
 def mobilenetv2(shape: Shape, num_classes: int, *, dropout: float = 0.2, stem: str = "auto") -> nn.Module:

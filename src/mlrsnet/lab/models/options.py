@@ -1,4 +1,4 @@
-"""Checks that the networks share."""
+"""Checks and layers that the networks share."""
 
 from typing import TypeAlias
 
@@ -31,5 +31,5 @@ def normalisation(kind: str, features: int) -> list[nn.Module]:
 
 
 def dropout_rate(dropout: float) -> float:
-    """Return the share of outputs to drop, in [0, 1), or raise."""
+    """Return the fraction of outputs to drop, in [0, 1), or raise."""
     return _check.below_one("dropout", dropout, "0 drops nothing")

@@ -1,4 +1,4 @@
-"""ResNets (He et al., 2016) of torchvision, for small pictures too."""
+"""torchvision's ResNets (He et al., 2016), also for small pictures."""
 
 from typing import Any
 

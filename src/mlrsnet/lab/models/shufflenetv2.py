@@ -1,4 +1,4 @@
-"""ShuffleNetV2 (Ma et al., 2018) of torchvision, for small pictures too."""
+"""torchvision's ShuffleNetV2 (Ma et al., 2018), also for small pictures."""
 
 from typing import Any
 

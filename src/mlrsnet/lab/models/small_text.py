@@ -20,7 +20,7 @@ class RecurrentNet(nn.Module):
         self.out = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Each piece begins with an empty memory."""
+        """Logits of pieces of text; each starts with an empty memory."""
         from_x = self.x_to_gates(self.tokens(tokens))
         h = c = from_x.new_zeros(len(tokens), self.width)
         seen = []
@@ -42,6 +42,6 @@ class AttentionNet(nn.Module):
         self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Every place reads the ones before it."""
+        """Logits of pieces of text; every position reads the ones before it."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         return self.out(self.norm(self.blocks(x.transpose(0, 1)).transpose(0, 1)))

@@ -1,4 +1,4 @@
-"""torchvision's networks for small pictures: what they share."""
+"""What torchvision's networks for small pictures share."""
 
 import importlib
 from typing import Any
@@ -14,7 +14,7 @@ ORIGINAL_FROM = 128
 
 
 def torchvision_models() -> Any:
-    """`torchvision.models`, or an error that says how to get it."""
+    """Import `torchvision.models`, or raise an error that says how to install it."""
     try:
         return importlib.import_module("torchvision.models")
     except ModuleNotFoundError as error:

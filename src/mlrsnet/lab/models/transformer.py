@@ -11,7 +11,7 @@ from mlrsnet.lab.models.language import LanguageModel, State
 from mlrsnet.lab.models.options import dropout_rate
 
 INIT_STD = 0.02
-"""Of every matrix, as in GPT-2."""
+"""Standard deviation of the initial matrices, as in GPT-2."""
 
 
 class Attention(nn.Module):
@@ -74,7 +74,7 @@ class TransformerLanguageModel(LanguageModel):
         super().__init__()
         count, rate = _check.whole_number("layers", layers), dropout_rate(dropout)
         if _check.whole_number("width", width) % _check.whole_number("heads", heads):
-            raise ValueError(f"width must be a multiple of heads, got {width!r} and {heads!r}: take {heads * 32}")
+            raise ValueError(f"width must be a multiple of heads, got {width!r} and {heads!r}: use {heads * 32}")
         self.length = _check.whole_number("length", length)
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(self.length, width)
         self.dropout = nn.Dropout(rate)
@@ -94,7 +94,7 @@ class TransformerLanguageModel(LanguageModel):
         return linear(self.norm(x), self.tokens.weight), ()
 
     def initial_state(self, batch: int, device: torch.device | str) -> State:
-        """Nothing to remember."""
+        """(): a transformer has no memory between pieces."""
         return ()
 
     def _initialise(self) -> None:

@@ -6,7 +6,7 @@ from mlrsnet import _check
 from mlrsnet.lab.models.options import Shape, dropout_rate
 
 CHANNELS = 16
-"""Of the first convolution, and of the first group at width 1."""
+"""Channels of the first convolution, and of the first group at width 1."""
 
 
 class WideBlock(nn.Module):
@@ -64,7 +64,7 @@ class WideResNet(nn.Module):
 def _blocks(depth: int) -> int:
     blocks, rest = divmod(_check.whole_number("depth", depth) - 4, 6)
     if blocks < 1 or rest:
-        raise ValueError(f"depth must be 6n + 4 with n >= 1, got {depth!r}: take 10, 16, 22, 28, 40")
+        raise ValueError(f"depth must be 6n + 4 with n >= 1, got {depth!r}: use 10, 16, 22, 28, 40")
     return blocks
 
 

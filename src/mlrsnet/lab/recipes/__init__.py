@@ -1,4 +1,4 @@
-"""Recipes by name; a new one is one file, and one line here."""
+"""Recipes by name. A new recipe is one file, and one line here."""
 
 from mlrsnet.lab.recipes import (
     ablation,

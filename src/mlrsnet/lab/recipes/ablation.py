@@ -1,6 +1,6 @@
-"""Ablation (Section 4.1.3, Fig. 5): size of the schedule's network, and the LR of its Adam; CIFAR-10, ResNet-18.
+"""Ablation (Section 4.1.3, Fig. 5): the size of the schedule's network, and the LR of its Adam; CIFAR-10, ResNet-18.
 
-The paper shows curves, no numbers: all sizes and LRs end alike, small cells are slower at first.
+The paper shows curves without numbers: all sizes and LRs end the same, small cells are slower at first.
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
@@ -16,7 +16,7 @@ META_LRS = (1e-4, 1e-3, 1e-2)
 
 
 def cells(scale: str) -> list[Cell]:
-    """One table for each question."""
+    """One table per question."""
     chosen = SCALES[scale]
     base = chosen.spec("cifar10", "resnet18")
     sizes = [

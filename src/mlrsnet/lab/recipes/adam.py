@@ -1,6 +1,6 @@
 """MLR-SNet over Adam (Section 5.5, Fig. 13): meta-trained on Penn Treebank with 2 layers, transferred to 3.
 
-The paper shows curves, no numbers: better than Adam with the val strategy where it was learned, comparable where it is transferred.
+The paper shows curves without numbers: better than Adam with the val strategy where it was learned, comparable where transferred.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from mlrsnet.lab.recipes.rows import META_ROW, TRANSFERRED
 
 
 def cells(scale: str) -> list[Cell]:
-    """Two layers: learned; three: transferred."""
+    """Learned with two layers, transferred to three."""
     two, three = (table3.over_adam(table3.language_model(scale, layers)) for layers in (2, 3))
     strategy = "Adam, val strategy"
     learned = Cell(

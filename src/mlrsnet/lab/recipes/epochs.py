@@ -1,6 +1,6 @@
 """Transfer to other horizons (Section 4.2.2, Fig. 7): CIFAR-100, ResNet-18, 100, 400 and 1,200 epochs.
 
-The paper shows curves, no numbers: the schedule that was meta-trained for 200 epochs is as good as MultiStep at every horizon.
+The paper shows curves without numbers: a schedule meta-trained for 200 epochs is as good as MultiStep at every horizon.
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
@@ -10,7 +10,7 @@ HORIZONS = (100, 400, 1200)
 
 
 def cells(scale: str) -> list[Cell]:
-    """One meta-training, then one table for each horizon; the smoke scale leaves the longest out."""
+    """One meta-training, then one table per horizon. The smoke scale leaves out the longest."""
     chosen = SCALES[scale]
     learned = source(chosen)
     found = [learned]
@@ -28,7 +28,7 @@ RECIPE = Recipe(
     notes={
         "all": (
             "The hand-designed schedules have momentum 0.9, the transferred one drives plain SGD, as in the paper.",
-            "Exponential multiplies by the same factor an epoch at every horizon, as in the paper.",
+            "Exponential multiplies by the same factor per epoch at every horizon, as in the paper.",
         ),
         "smoke": (SMOKE,),
         "short": (SHORT, SHIPPED_NOTE),

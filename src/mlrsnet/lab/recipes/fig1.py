@@ -1,7 +1,7 @@
 """Fig. 1: LR schedules, (a, b) hand-designed, (d, e) learned while training, (f) predicted by what was learned on CIFAR-10.
 
-Pictures: Table 1's two trainings, and TinyImageNet with ResNet-18 for (f); text: Penn Treebank with a 2-layer LSTM. There are no
-numbers: what counts are the report's LR curves.
+Pictures: Table 1's two trainings, and TinyImageNet with ResNet-18 for (f). Text: Penn Treebank with a 2-layer LSTM. There are no
+numbers, only the report's LR curves.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ TEXT = "Penn Treebank, 2-layer LSTM"
 
 
 def cells(scale: str) -> list[Cell]:
-    """Learned on each task; predicted, on others, by what was learned on CIFAR-10."""
+    """Learned on each task, and predicted on others by what was learned on CIFAR-10."""
     chosen, found = SCALES[scale], []
     learned_in = (META_ROW, "CIFAR-10")
     for column, task, model in table1.COLUMNS[: 1 if scale == "smoke" else None]:

@@ -1,8 +1,8 @@
 """A schedule learned from whole small trainings against tuned cosine and linear; not in the paper.
 
 `cifar10-patches` was learned on small patch networks on CIFAR-10's training pictures at 16x16
-(`mlrsnet metatrain --objective horizon --task cifar10`); here it drives a network that it has never seen, with nothing tuned. Its
-rivals warm up over 5 % of the training and fall to 0, from each LR of a grid. Plain SGD, batch 128, weight decay 5e-4.
+(`mlrsnet metatrain --objective horizon --task cifar10`); here it drives a network that it has never seen, without tuning. The
+decays warm up over 5 % of the training and end at 0, from each LR of a grid. Plain SGD, batch 128, weight decay 5e-4.
 """
 
 from dataclasses import dataclass, replace
@@ -35,16 +35,16 @@ SCALES = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """The learned schedule, and every LR of every rival."""
+    """The learned schedule, and both decays at every LR of the grid."""
     chosen = SCALES[scale]
     base = RunSpec(task=chosen.task, model=chosen.model, epochs=chosen.epochs, batch_size=chosen.batch_size)
     learned = replace(base, schedule="learned", schedule_options={"schedule": SCHEDULE})
-    rivals = {
+    decays = {
         f"{kind.capitalize()} {lr:g}": replace(base, schedule=kind, schedule_options=WARMUP, lr=lr)
         for kind in KINDS
         for lr in GRID
     }
-    return [Cell(row, chosen.column, spec) for row, spec in {"Full horizon": learned, **rivals}.items()]
+    return [Cell(row, chosen.column, spec) for row, spec in {"Full horizon": learned, **decays}.items()]
 
 
 RECIPE = Recipe(
@@ -55,9 +55,9 @@ RECIPE = Recipe(
     cells,
     notes={
         "all": (
-            "Not in the paper. Every row trains on the same pictures; those held out for validation are never trained on, nor were "
-            "they when the schedule was learned.",
-            "The LR of a rival is to be chosen by its validation accuracy; all of them are shown.",
+            "Not in the paper. Every row trains on the same pictures. Those held out for validation are never trained on, and were "
+            "not when the schedule was learned.",
+            "Choose a decay's LR by its validation accuracy; all are shown.",
         ),
         "smoke": (
             "The embedded digits and a small CNN stand in for CIFAR-10 and ResNet-18: this shows that everything works.",

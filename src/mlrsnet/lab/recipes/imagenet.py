@@ -1,7 +1,7 @@
 """Transfer to ImageNet (Section 4.2.5, Fig. 11a): ResNet-50, 90 epochs of batch 256, SGDM from 0.1, weight decay 5e-4.
 
-MultiStep and Adam divide by 10 every 30 epochs, Exponential multiplies by 0.95 an epoch. The paper shows curves, no numbers: the
-transferred schedule, over plain SGD, is competitive. Needs the real ImageNet in a folder.
+MultiStep and Adam divide by 10 every 30 epochs, Exponential multiplies by 0.95 per epoch. The paper shows curves without numbers:
+the transferred schedule, over plain SGD, is competitive. Needs the real ImageNet in a folder.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Why an LSTM (Section 5.4, Fig. 12): LSTM and MLP as the schedule's network, meta-trained and transferred.
 
-The paper shows curves, no numbers: the MLP is better at first, the LSTM in the end.
+The paper shows curves without numbers: the MLP is better at first, the LSTM in the end.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ NETS = {"LSTM": "lstm", "MLP": "mlp"}
 
 
 def cells(scale: str) -> list[Cell]:
-    """Meta-training on pictures and on text; what was learned on pictures, transferred."""
+    """Meta-trainings on pictures and on text, and transfers of what was learned on pictures."""
     chosen = SCALES[scale]
     pictures, text = chosen.spec("cifar10", "resnet18"), table3.language_model(scale, 2)
     every = table3.EVERY[scale]

@@ -1,7 +1,7 @@
 """Which meta-training tasks matter (Section 4.3, Fig. 10): similarity, scale and architecture; tested on CIFAR-100, ResNet-18.
 
-The paper shows curves, no numbers: similarity and architecture matter little, a tenth of the data is worse. MNIST and SVHN are cut
-to 50,000 pictures there.
+The paper shows curves without numbers: similarity and architecture matter little, a tenth of the data is worse. It cuts MNIST and
+SVHN to 50,000 pictures.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ FACTORS: dict[str, Tasks] = {
         "CIFAR-10": ("cifar10", "resnet18", {}),
     },
     "Scale": {
-        "1/10 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.12}),  # 50 a class to train on, 10 held out
+        "1/10 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.12}),  # 50 per class to train on, 10 held out
         "1/2 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.52}),  # 250 and 10
         "CIFAR-100": ("cifar100", "resnet18", {}),
     },
@@ -41,7 +41,7 @@ SMALL_FACTORS: dict[str, Tasks] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """For each factor the meta-trainings, then the same test with what each has learned."""
+    """Per factor: the meta-trainings, then the same test with what each has learned."""
     chosen, small = SCALES[scale], scale == "smoke"
     test, found = chosen.spec("cifar100", "resnet18"), []
     for factor, tasks in (SMALL_FACTORS if small else FACTORS).items():
@@ -63,9 +63,7 @@ RECIPE = Recipe(
     "Neither the similarity of data nor the network of the meta-training matters much; a tenth of the data is worse.",
     cells,
     notes={
-        "all": (
-            "What counts are the accuracies of the test on CIFAR-100; the meta-trainings themselves stand beside.",
-        ),
+        "all": ("The accuracies on CIFAR-100 are the result; the meta-trainings are shown beside them.",),
         "smoke": (SMOKE,),
         "short": (SHORT,),
         "paper": (

@@ -1,6 +1,6 @@
 """Transfer to other networks (Section 4.2.4, Fig. 9): ShuffleNetV2, MobileNetV2 and NASNet on CIFAR-10.
 
-The paper shows curves, no numbers: the transferred schedule is comparable with the best hand-designed one, or better.
+The paper shows curves without numbers: the transferred schedule is comparable with the best hand-designed one, or better.
 """
 
 from dataclasses import replace
@@ -18,12 +18,12 @@ SMALLEST: dict[str, Any] = {"cells": 1, "filters": 4}
 
 
 def cells(scale: str) -> list[Cell]:
-    """One meta-training with ResNet-18, then one table for each network."""
+    """One meta-training with ResNet-18, then one table per network."""
     chosen, learned = TRANSFERS[scale], source(SCALES[scale])
     found = [learned]
     for column, (model, options) in NETWORKS.items():
         base = replace(chosen.spec("cifar10", model), model=model, model_options=options)
-        if scale == "smoke":  # the networks themselves, on digits, as briefly as can be
+        if scale == "smoke":  # the networks themselves, for one epoch of digits
             base = replace(base, epochs=1, model_options=SMALLEST if options else {})
         found += transfer_cells(base, chosen, column, learned)
     return found

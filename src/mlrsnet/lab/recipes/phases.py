@@ -1,7 +1,7 @@
 """How many networks to transfer (Section 4.2.1, Fig. 6): k = 1, 2, 3, 4 and 6 of one meta-training, on CIFAR-100, ResNet-18.
 
-The paper shows curves, no numbers: (a) each network alone, fed a loss of 5 for ever, settles at a constant LR; (b) from three
-networks on, the results are alike.
+The paper shows curves without numbers: (a) each network alone, given a constant loss of 5, settles at a constant LR; (b) with three
+or more networks the results are similar.
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
@@ -12,7 +12,7 @@ COUNTS = (1, 2, 3, 4, 6)
 
 
 def cells(scale: str) -> list[Cell]:
-    """One meta-training that keeps twelve networks, then trainings with some of them."""
+    """One meta-training that keeps twelve networks, then trainings with k of them."""
     chosen = SCALES[scale]
     learned = source(chosen, num_phases=SAVED)
     base = chosen.spec("cifar100", "resnet18")

@@ -6,10 +6,10 @@ SGDM from 0.1 with weight decay 5e-4, batch 128; MultiStep divides by 10 every 3
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mlrsnet.lab.datasets.corruptions import CORRUPTIONS
 from mlrsnet.lab.recipes.base import Average, Cell
 from mlrsnet.lab.recipes.rows import SCALES, Paper
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.tasks.corruptions import CORRUPTIONS
 
 EPOCHS = 100
 SETS = {"CIFAR-10-C": "cifar10-c", "CIFAR-100-C": "cifar100-c"}
@@ -17,9 +17,9 @@ FIRST = "gaussian_noise"
 SMALL = (FIRST, "contrast")
 NOTES = {
     "all": (
-        "Trained on corrupted test pictures, tested on clean training pictures; 10 of them a class are validated on and left out.",
-        "The published files are read where they are there, else the pictures are generated; each run's note says which. Frost "
-        "cannot be generated without its photographs: where it is not run, the mean is over one corruption less than the paper's.",
+        "Trained on corrupted test pictures, tested on clean training pictures; 10 of these per class are for validation only.",
+        "The published files are read if they exist, else the pictures are generated; each run's note says which. Frost cannot be "
+        "generated without its photographs: if it is not run, the mean is over one corruption fewer than the paper's.",
     ),
     "smoke": ("Corrupted digits and a small CNN stand in for CIFAR and ResNet-18: this shows that everything works.",),
     "short": ("30 of 100 epochs; milestones, cycles, Exponential's decay and T_val are scaled with them.",),
@@ -27,22 +27,22 @@ NOTES = {
 
 
 def names(scale: str) -> Sequence[str]:
-    """Of the corruptions that are trained on."""
+    """The corruptions that are trained on."""
     return SMALL if scale == "smoke" else tuple(CORRUPTIONS)
 
 
 def column(group: str, corruption: str) -> str:
-    """The name of a table."""
+    """The name of a column."""
     return f"{group}, {corruption.replace('_', ' ')}"
 
 
 def groups(scale: str) -> dict[str, str]:
-    """The sets, by their names."""
+    """The datasets by their titles."""
     return {"Digits-C": "digits-c"} if scale == "smoke" else SETS
 
 
 def spec(scale: str, task: str, corruption: str) -> RunSpec:
-    """The training, but for the schedule."""
+    """The training, without its schedule."""
     chosen = SCALES[scale]
     options = {"corruption": corruption, **({"size": 8} if chosen.stand_in else {"generate": True})}
     made = chosen.spec(task, "resnet18", epochs=EPOCHS)
@@ -50,7 +50,7 @@ def spec(scale: str, task: str, corruption: str) -> RunSpec:
 
 
 def averages(scale: str, last: dict[str, Paper], best: dict[str, Paper], skip: str = "") -> list[Average]:
-    """One for each set; digits stand beside the paper's CIFAR-10-C."""
+    """One mean per dataset. Digits are compared with the paper's CIFAR-10-C."""
     there = [corruption for corruption in names(scale) if corruption != skip]
     found = []
     for group in groups(scale):
@@ -61,5 +61,5 @@ def averages(scale: str, last: dict[str, Paper], best: dict[str, Paper], skip: s
 
 
 def cell(row: str, group: str, corruption: str, made: RunSpec, learned_in: tuple[str, str] | None = None) -> Cell:
-    """A run; frost's is left out where its pictures are not there."""
+    """One run. Frost is optional: its photographs may be missing."""
     return Cell(row, column(group, corruption), made, learned_in=learned_in, optional=corruption == "frost")

@@ -1,7 +1,7 @@
-"""What the tables share: the hand-designed rows, meta-training, transfer, and what each scale trains.
+"""What the tables share: hand-designed rows, meta-training, transfer, and what each scale trains.
 
 Section 4.1.1: 200 epochs of batch 128, LR 0.1, weight decay 5e-4. MultiStep divides by 10 every 60 epochs, Exponential
-multiplies by 0.95 an epoch, SGDR's cycles are 10, 20, 40, ... epochs; Adam is at its defaults. T_val is 100. Shorter scales
+multiplies by 0.95 per epoch, SGDR's cycles are 10, 20, 40, ... epochs; Adam is at its defaults. T_val is 100. Shorter scales
 shrink all of it together.
 """
 
@@ -22,7 +22,9 @@ TRANSFERRED = "MLR-SNet, transferred"
 class Scale:
     """How much of the paper's training of pictures a scale does.
 
-    epochs: for 200 of the paper's. t_val: instead of the scaled one. stand_in: task and network for all of the paper's.
+    epochs: for the paper's 200.
+    t_val: T_val, if it is not scaled with the epochs.
+    stand_in: task and network that replace all of the paper's.
     """
 
     epochs: int
@@ -33,7 +35,7 @@ class Scale:
     t_val: int | None = None
 
     def spec(self, task: str, model: str, *, epochs: int = PAPER_EPOCHS, **fields: Any) -> RunSpec:
-        """Plain SGD on a task of the paper for so many of the paper's epochs."""
+        """Plain SGD on a task of the paper; `epochs` is in the paper's epochs."""
         task, model = self.stand_in or (task, model)
         scaled = max(2, round(epochs * self.epochs / PAPER_EPOCHS))
         given: dict[str, Any] = {"batch_size": self.batch_size, "lr": self.lr, **fields}
@@ -41,7 +43,7 @@ class Scale:
 
     @property
     def every(self) -> int:
-        """T_val."""
+        """T_val, scaled with the epochs."""
         return self.t_val or max(1, PAPER_EVERY * self.epochs // PAPER_EPOCHS)
 
 
@@ -63,9 +65,9 @@ SHORT_TRANSFER = (
 
 
 def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dict[str, RunSpec]:
-    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum where asked.
+    """Fixed, MultiStep, Exponential, SGDR and Adam; the first four with momentum if asked.
 
-    Exponential's factor and SGDR's first cycle belong to an epoch, so they stay the same at other horizons.
+    Exponential's factor and SGDR's first cycle are per epoch, so they are the same at other horizons.
     """
     decay = 0.95 ** (PAPER_EPOCHS / scale.epochs)
     first_cycle = min(1.0, PAPER_CYCLE * scale.epochs / PAPER_EPOCHS / base.epochs)
@@ -80,18 +82,18 @@ def hand_designed(base: RunSpec, scale: Scale, *, momentum: bool = False) -> dic
 
 
 def with_momentum(base: RunSpec, scale: Scale) -> RunSpec:
-    """Heavy ball, 0.9, at the same LR as the paper; the smoke LR suits plain SGD, so a tenth of it."""
+    """Momentum 0.9 at the paper's LR. The smoke LR suits plain SGD, so a tenth of it."""
     return replace(base, optimizer="sgdm", lr=base.lr if scale.stand_in is None else base.lr / 10)
 
 
 HYPER_LRS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-"""The paper's grid for HD and RTHO (Section 4.1.1), of which it reports the best."""
+"""The paper's grid for HD and RTHO (Section 4.1.1); it reports the best."""
 
 TRIAL_EPOCHS = 10
 
 
 def adapted(base: RunSpec, column: str, *, small: bool, paper: Paper | None = None) -> list[Cell]:
-    """L4 at its authors' setting, HD and RTHO at the hyper-LR of the grid that is best on validation data."""
+    """L4 at its authors' setting; HD and RTHO at the hyper-LR of the grid that is best on validation data."""
     values = HYPER_LRS[:2] if small else HYPER_LRS
     choice = Choice("hyper_lr", values, 2 if small else TRIAL_EPOCHS)
     numbers = paper or {}
@@ -111,7 +113,7 @@ def meta_trained(base: RunSpec, scale: Scale, **options: Any) -> RunSpec:
 
 
 def transferred(base: RunSpec, **options: Any) -> RunSpec:
-    """A schedule that another run has learned, over plain SGD."""
+    """A schedule that another run learned, over plain SGD."""
     return replace(base, optimizer="sgd", schedule="learned", schedule_options=options)
 
 
@@ -119,7 +121,7 @@ COSINE, WARMUP = "Cosine, warm-up", {"warmup": 0.05}
 
 
 def cosine(base: RunSpec, column: str, row: str = COSINE) -> Cell:
-    """The rival that the paper lacks: up to the LR, then half a cosine down to 0 at the end."""
+    """A row that the paper does not have: warm-up to the LR, then half a cosine down to 0."""
     return Cell(row, column, replace(base, schedule="cosine", schedule_options=WARMUP))
 
 
@@ -133,7 +135,7 @@ SHIPPED_NOTE = (
 
 
 def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
-    """A schedule that nobody has to learn first; said to be missing where it is not there."""
+    """A schedule that already exists; a missing one leaves its cell empty."""
     if schedule in pretrained.available():
         options = {"schedule": schedule}
         return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
@@ -142,12 +144,12 @@ def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
 
 
 def ready_made(base: RunSpec, column: str) -> list[Cell]:
-    """Beside the paper's rows: the authors' published networks and the shipped default, over plain SGD."""
+    """More rows than the paper's: the authors' published networks and the shipped default, over plain SGD."""
     return [named(row, column, base, schedule) for row, schedule in READY_MADE.items()]
 
 
 def shipped(base: RunSpec, column: str) -> list[Cell]:
-    """Beside the transfers: what Algorithm 1 left on CIFAR-10, too."""
+    """The same, and the shipped schedule that Algorithm 1 learned on CIFAR-10."""
     return [named(SHIPPED, column, base, "cifar10-resnet18"), *ready_made(base, column)]
 
 
@@ -157,7 +159,7 @@ def source(scale: Scale, column: str = "Meta-training on CIFAR-10 with ResNet-18
 
 
 def transfer_cells(base: RunSpec, scale: Scale, column: str, learned: Cell) -> list[Cell]:
-    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule; beyond smoke, others too."""
+    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule; more rows beyond smoke."""
     rows = hand_designed(base, scale, momentum=True)
     cells = [Cell(row, column, spec) for row, spec in rows.items()]
     cells.append(Cell(TRANSFERRED, column, transferred(base), learned_in=(learned.row, learned.column)))

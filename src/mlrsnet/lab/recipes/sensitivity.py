@@ -1,7 +1,7 @@
 """When Algorithm 1 works: T_val, the meta-optimizer's LR, held-out or leaky data and the cell, one at a time; CIFAR-10, ResNet-18.
 
 Not in the paper, which says of T_val only that it is 100 (the authors' code: 300), and that the meta LR hardly matters (Fig. 5).
-T_val is not scaled with the horizon here: the question is what so many meta-updates do to a training.
+T_val is not scaled with the horizon: the question is what this many meta-updates do to a training.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ LEAKY, CELL = "leaky", "the authors' cell"
 
 
 def cells(scale: str) -> list[Cell]:
-    """The paper's setting and its neighbours, with two hand-designed schedules beside them."""
+    """The paper's setting, its neighbours, and two hand-designed schedules."""
     chosen, every = SCALES[scale], EVERY[scale]
     base = replace(chosen.spec("cifar10", "resnet18"), epochs=EPOCHS[scale])
     options: dict[str, dict[str, Any]] = {
@@ -29,8 +29,8 @@ def cells(scale: str) -> list[Cell]:
     column = "Digits" if scale == "smoke" else "CIFAR-10"
     found = [Cell(row, column, meta_trained(base, chosen, **own)) for row, own in options.items()]
     leaky = replace(meta_trained(base, chosen, every=every), task_options={"leaky": True})
-    rivals = {name: replace(base, schedule=name.lower()) for name in ("MultiStep", "Cosine")}
-    return [*found, Cell(LEAKY, column, leaky), *(Cell(row, column, spec) for row, spec in rivals.items())]
+    hand_designed = {name: replace(base, schedule=name.lower()) for name in ("MultiStep", "Cosine")}
+    return [*found, Cell(LEAKY, column, leaky), *(Cell(row, column, spec) for row, spec in hand_designed.items())]
 
 
 RECIPE = Recipe(

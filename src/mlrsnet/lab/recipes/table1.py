@@ -1,7 +1,7 @@
 """Table 1 (Section 4.1.1): test accuracy with SGD on CIFAR-10 (ResNet-18) and CIFAR-100 (WideResNet-28-10).
 
 200 epochs of batch 128, LR 0.1, weight decay 5e-4. MultiStep divides by 10 every 60 epochs; Exponential multiplies by 0.95
-an epoch; SGDR's cycles are 10, 20, 40, ... epochs down to 1e-5; Adam is at its defaults; MLR-SNet is meta-trained with
+per epoch; SGDR's cycles are 10, 20, 40, ... epochs down to 1e-5; Adam is at its defaults; MLR-SNet is meta-trained with
 T_val = 100. The paper reports 94.80 (CIFAR-10) and 80.44 (CIFAR-100) for MLR-SNet, the best of its rows.
 """
 
@@ -55,7 +55,7 @@ SMALL = replace(SCALES["smoke"], epochs=30, t_val=5)
 
 
 def cells(scale: str) -> list[Cell]:
-    """Nine rows a column, and six more of CIFAR-10 that explain them."""
+    """Nine rows per column, and six more for CIFAR-10 that explain them."""
     found = accuracy_cells(scale, SMALL if scale == "smoke" else SCALES[scale], PAPER)
     if scale == "smoke":
         return [replace(cell, column="Digits") for cell in found]
@@ -63,7 +63,7 @@ def cells(scale: str) -> list[Cell]:
 
 
 def _beside(scale: Scale) -> list[Cell]:
-    """Cosines, Algorithm 1 as the authors run it, and schedules that are not learned in this training."""
+    """Cosines, Algorithm 1 as the authors run it, and schedules learned elsewhere."""
     column, task, model = COLUMNS[0]
     base = scale.spec(task, model)
     rarer = meta_trained(base, scale, every=3 * scale.every)
@@ -78,7 +78,7 @@ def _beside(scale: Scale) -> list[Cell]:
 
 
 def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:
-    """Tables 1 and 2; the smoke scale has one column, the short one ResNet-18 in both."""
+    """Tables 1 and 2. The smoke scale has one column, the short scale has ResNet-18 in both."""
     small, found = scale == "smoke", []
     for column, task, model in COLUMNS[:1] if small else COLUMNS:
         base, paper = chosen.spec(task, "resnet18" if scale == "short" else model), numbers[column]

@@ -1,4 +1,4 @@
-"""Table 2 (Section 4.1.1): Table 1's tasks, the baselines with momentum 0.9; MLR-SNet is still over plain SGD.
+"""Table 2 (Section 4.1.1): Table 1's tasks, with momentum 0.9 for the baselines; MLR-SNet is still over plain SGD.
 
 The paper reports 95.08 (MultiStep) and 80.93 (SGDR) as the best, MLR-SNet 94.80 and 80.44.
 """

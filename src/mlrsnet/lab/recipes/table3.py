@@ -29,14 +29,14 @@ WHOLE: dict[str, Any] = {"task": "ptb", "batch_size": 32, "sequence_length": 35,
 
 
 def language_model(scale: str, layers: int) -> RunSpec:
-    """The training of the paper, but for the schedule; smoke reads Python's manual with small cells."""
+    """The paper's training, without its schedule. The smoke scale reads Python's manual with small cells."""
     own = SMALL if scale == "smoke" else WHOLE
     options = {"layers": layers, **({"hidden": 32, "dropout": 0.2} if scale == "smoke" else {})}
     return RunSpec(**own, model="lstm", model_options=options, epochs=EPOCHS[scale], weight_decay=5e-6, clip_norm=0.25)
 
 
 def over_adam(base: RunSpec) -> RunSpec:
-    """Adam without its first moment, as the paper has it for text."""
+    """Adam without its first moment, as the paper uses it for text."""
     return replace(base, optimizer="adam", optimizer_options={"beta1": 0.0}, lr=0.01)
 
 

@@ -48,7 +48,7 @@ BEST: dict[str, Paper] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """A meta-training on Gaussian noise for each set, then every row on the other corruptions."""
+    """Per dataset, one meta-training on Gaussian noise, then every row on the other corruptions."""
     chosen, found = SCALES[scale], []
     for group, task in robustness.groups(scale).items():
         place = (META_ROW, f"{group}: meta-training on Gaussian noise")

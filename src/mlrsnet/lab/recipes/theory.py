@@ -1,6 +1,6 @@
-"""Convergence (Section 5.1): the three theorems' bounds beside simulations that meet their assumptions.
+"""Convergence (Section 5.1): the bounds of the three theorems, beside simulations that meet their assumptions.
 
-The paper proves rates and measures none: ln^2(T)/T for the loss (Theorem 1), 1/ln T for the meta-gradient (Theorem 3).
+The paper proves rates but measures none: ln^2(T)/T for the loss (Theorem 1), 1/ln T for the meta-gradient (Theorem 3).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ META_HORIZONS = {"smoke": (30, 100), "short": (30, 100, 300, 1000), "paper": (30
 NOISES = (theory.Noise(), theory.Noise(relative=0.5, absolute=0.1), theory.Noise(absolute=1e5))
 DIMENSION, CONDITION_NUMBER, M, N = 8, 5.0, 1, 2
 CAREFUL = 2.0
-"""c of Theorems 2 and 3: alpha_0 is that much below 1 / (L (1 + kappa))."""
+"""c of Theorems 2 and 3: alpha_0 = 1 / (c L (1 + kappa))."""
 
 
 def theorem1(horizons: tuple[int, ...], seed: int) -> tuple[Grid, Figure]:
@@ -114,7 +114,7 @@ def theorem3(horizons: tuple[int, ...], seed: int) -> tuple[Grid, Figure]:
 
 
 def _figure(title: str, grid: Grid, measured: str, rows: Sequence[Sequence[Any]]) -> Figure:
-    """The left side of a theorem and its bounds over the horizon."""
+    """The left-hand side of a theorem and its bounds, over the horizon."""
     names = {"measured": measured, **{name: name for name in grid.columns if name.startswith("bound")}}
 
     def column(name: str) -> list[float]:
@@ -124,7 +124,7 @@ def _figure(title: str, grid: Grid, measured: str, rows: Sequence[Sequence[Any]]
 
 
 def measure(scale: str, seed: int) -> tuple[list[Grid], list[Figure]]:
-    """All three."""
+    """All three theorems."""
     loss, gradient = (theorem(HORIZONS[scale], seed) for theorem in (theorem1, theorem2))
     meta_gradient = theorem3(META_HORIZONS[scale], seed)
     return [loss[0], gradient[0], meta_gradient[0]], [loss[1], gradient[1], meta_gradient[1]]

@@ -1,6 +1,6 @@
-"""Computing time (Section 5.2, Fig. 11b): seconds an epoch of every method; CIFAR-10, ResNet-18.
+"""Computing time (Section 5.2, Fig. 11b): seconds per epoch of every method; CIFAR-10, ResNet-18.
 
-The paper shows bars, no numbers: all methods cost about the same, but RTHO, which costs much more.
+The paper shows bars without numbers: all methods cost about the same, except RTHO, which costs much more.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ COLUMN = "CIFAR-10"
 
 
 def cells(scale: str) -> list[Cell]:
-    """Few epochs of each."""
+    """A few epochs of each method."""
     chosen = SCALES[scale] if scale == "smoke" else SCALES["paper"]  # T_val = 100 is what costs
     base = replace(chosen.spec("cifar10", "resnet18"), epochs=EPOCHS[scale])
     smallest = {"hyper_lr": HYPER_LRS[-1]}
@@ -44,8 +44,8 @@ RECIPE = Recipe(
     cells,
     notes={
         "all": (
-            "What counts are the seconds an epoch, the median, on a machine that does nothing else; accuracies after so few "
-            "epochs do not.",
+            "The result is the median of the seconds per epoch, on a machine that does nothing else. Accuracies after so few "
+            "epochs mean little.",
             "On a GPU the steps of hand-designed and learned schedules are one CUDA graph, of L4, HD and RTHO only the "
             "derivatives: part of their time is the loop's, not the method's.",
         ),

@@ -1,6 +1,6 @@
 """Transfer to other data (Section 4.2.3, Fig. 8): SVHN and TinyImageNet with ResNet-18, Penn Treebank with a 3-layer LSTM.
 
-The paper shows curves, no numbers: the transferred schedule is comparable with the best hand-designed one on each.
+The paper shows curves without numbers: the transferred schedule is comparable with the best hand-designed one on each.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The shipped default against tuned schedules on many tasks; not in the paper.
 
-`universal` has nothing to tune; nor has `universal-relative`, whose steps are parts of the weights' length. Cosine and linear
+`universal` and `universal-relative`, whose steps are fractions of the weights' norm, have nothing to tune. Cosine and linear
 decays with 5 % warm-up are tried at 0.3, 1, 3, 10 and 30 times the usual LR of the task's optimizer; MultiStep, Schedule-Free,
 Prodigy with a cosine, the authors' checkpoints (`mlrsnet schedules import` first) and Algorithm 1 in the training itself have one
 setting each. Scale short needs no GPU: seven small tasks. Scale paper is for one.
@@ -15,14 +15,14 @@ from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
 TIMES = (0.3, 1, 3, 10, 30)
-"""The grid of the rivals, in parts of the usual LR."""
+"""The grid of the decays, in multiples of the usual LR."""
 
 USUAL_LR = {"sgd": 0.1, "sgdm": 0.01, "adam": 1e-3, "adamw": 1e-3}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A task: how it is trained, but for the schedule, its usual LR, and 5 % of its steps."""
+    """A task: how it is trained, without a schedule; its usual LR; and 5 % of its steps."""
 
     name: str
     spec: RunSpec
@@ -80,14 +80,14 @@ SCALES: dict[str, tuple[Column, ...]] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """Seventeen rows a task."""
+    """Seventeen rows per task."""
     return [cell for column in SCALES[scale] for cell in _cells(column)]
 
 
 def _cells(column: Column) -> list[Cell]:
     spec, lr = column.spec, column.lr
     adaptive = spec.optimizer.startswith("adam")
-    free: Fields = {
+    schedule_free: Fields = {
         "optimizer": "schedule-free-adamw" if adaptive else "schedule-free-sgd",
         "lr": 2.5 * lr if adaptive else 10 * lr,
         "optimizer_options": {"warmup_steps": column.warmup_steps},
@@ -97,16 +97,15 @@ def _cells(column: Column) -> list[Cell]:
         for kind in ("cosine", "linear")
         for times in TIMES
     }
-    rivals = {
-        **decays,
-        "MultiStep": replace(spec, schedule="multistep", lr=lr),
-        "Schedule-Free": replace(spec, schedule="fixed", **free),
+    hand_designed = {**decays, "MultiStep": replace(spec, schedule="multistep", lr=lr)}
+    tuning_free = {
+        "Schedule-Free": replace(spec, schedule="fixed", **schedule_free),
         "Prodigy + cosine": replace(spec, schedule="cosine", optimizer="prodigy", lr=1.0),
     }
     return [
         named("Universal", column.name, spec, "universal"),
         named("Universal, relative", column.name, spec, "universal-relative"),
-        *(Cell(row, column.name, rival) for row, rival in rivals.items()),
+        *(Cell(row, column.name, made) for row, made in (hand_designed | tuning_free).items()),
         named("Authors' checkpoints", column.name, spec, "official"),
         Cell("Algorithm 1", column.name, replace(spec, schedule="mlr-snet", schedule_options={"every": 20})),
     ]
@@ -115,7 +114,7 @@ def _cells(column: Column) -> list[Cell]:
 RECIPE = Recipe(
     "universal",
     "The universal schedule, untuned, against tuned ones",
-    "One schedule with nothing to tune ends at most as high in error as the best-tuned of its rivals on 8 of 10 tasks, and never "
+    "One schedule with nothing to tune ends at most as high in error as the best-tuned other schedule on 8 of 10 tasks, and never "
     "more than 5 % above it.",
     cells,
     for_cpu=("smoke", "short"),
@@ -123,7 +122,7 @@ RECIPE = Recipe(
         "all": (
             "Not in the paper. Every row of a task trains on the same data from the same weights in the same order.",
             "LRs in multiples of the usual one: 0.1 for SGD (1 for LSTMs), 0.01 with momentum 0.9, 0.001 for Adam and AdamW. "
-            "A rival's LR is to be chosen by validation.",
+            "Choose a decay's LR by validation.",
             "Schedule-Free has 10 times the usual LR (2.5 times for AdamW) and 5 % warm-up; Prodigy its default 1.",
         ),
         "short": (

@@ -1,6 +1,7 @@
 """Width of the minima (Section 5.3, Fig. 11c): loss along random rays from the solutions; CIFAR-100, ResNet-18.
 
-The paper shows curves, no numbers: MLR-SNet and the good hand-designed schedules end in wide, flat regions of the training loss.
+The paper shows curves without numbers: MLR-SNet and the good hand-designed schedules end in wide, flat regions of the training
+loss.
 """
 
 from dataclasses import replace
@@ -12,7 +13,7 @@ RAYS = {"smoke": 2, "short": 5, "paper": 10}
 
 
 def cells(scale: str) -> list[Cell]:
-    """Table 1's schedules, each with rays at the end."""
+    """Table 1's schedules; each measures rays at the end."""
     chosen = SCALES[scale]
     base = replace(chosen.spec("cifar100", "resnet18"), rays=RAYS[scale])
     rows = {**hand_designed(base, chosen), "MLR-SNet": meta_trained(base, chosen)}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mlrsnet.lab import deciders
+from mlrsnet.lab import methods
 from mlrsnet.lab import options as named
 from mlrsnet.lab.optimizers import OPTIMIZERS
 from mlrsnet.lab.report.runs import Run
@@ -42,7 +42,7 @@ def settings(spec: dict[str, Any]) -> dict[str, str]:
     >>> settings({"lr": 0.1, "seed": 3, "schedule_options": {"period": 10}})
     {'lr': '0.1', 'schedule_options.period': '10'}
     """
-    unused = () if deciders.uses_lr(str(spec.get("schedule"))) else ("lr",)
+    unused = () if methods.uses_lr(str(spec.get("schedule"))) else ("lr",)
     flat = {}
     for key, value in spec.items():
         if isinstance(value, dict):
@@ -60,7 +60,7 @@ def defaults(spec: dict[str, Any]) -> dict[str, str]:
     """
     optimizer = str(spec.get("optimizer"))
     own = {
-        "schedule_options": deciders.defaults(str(spec.get("schedule"))),
+        "schedule_options": methods.defaults(str(spec.get("schedule"))),
         "optimizer_options": named.defaults(OPTIMIZERS[optimizer]) if optimizer in OPTIMIZERS else {},
     }
     return {f"{field}.{key}": plain(value) for field in own for key, value in own[field].items() if value is not None}

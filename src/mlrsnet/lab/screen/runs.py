@@ -1,4 +1,4 @@
-"""`mlrsnet runs` on a terminal."""
+"""`mlrsnet runs list`, `show`, `pack` and `unpack` on a terminal."""
 
 import shutil
 import textwrap
@@ -8,24 +8,23 @@ from typing import Any
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import count_text
-from mlrsnet.lab.screen.tables import describe_run, number, run_lines
-from mlrsnet.lab.screen.train import train_all
-from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.resume import read_below
+from mlrsnet.lab.screen.tables import number, run_lines
 
 
 def show_runs(folder: Path) -> None:
-    """Every run below a folder, those that cannot be read too."""
-    found, unreadable = read_below(folder)
-    if found:
-        print("\n".join(run_lines(found)))
-    for message in unreadable:
+    """One line per run below a folder, also for those that cannot be read."""
+    runs = read_below(folder)
+    if runs.found:
+        print("\n".join(run_lines(runs.found)))
+    for message in runs.unreadable:
         print(f"unreadable: {message}")
-    if not found and not unreadable:
+    if not runs.found and not runs.unreadable:
         print(f"There are no runs below {folder}: `mlrsnet train` and `mlrsnet reproduce` make some.")
 
 
 def show_run(folder: Path) -> None:
-    """One run in words."""
+    """One run: what was trained, its result, its last epochs."""
     record = records.read(folder)
     for name, value in _in_words(record).items():
         if value:
@@ -40,11 +39,11 @@ def show_run(folder: Path) -> None:
 
 
 def pack_runs(folder: Path) -> None:
-    """Put every ended run below a folder into packs; runs that are damaged or have not ended stay as they are."""
-    found, unreadable = read_below(folder)
-    if unreadable:
-        raise ValueError(f"nothing was packed: {unreadable[0]}")
-    for path in (made := records.pack(folder, found)):
+    """Put every ended run below a folder into packs; others stay as they are."""
+    runs = read_below(folder)
+    if runs.unreadable:
+        raise ValueError(f"nothing was packed: {runs.unreadable[0]}")
+    for path in (made := records.pack(folder, runs.found)):
         print(f"pack: {path}")
     if not made:
         print(f"nothing to pack: there is no ended run in a folder of its own below {folder}")
@@ -59,42 +58,6 @@ def unpack_runs(folder: Path) -> None:
         )
     for path in found:
         print(f"{count_text(len(records.unpack(path)), 'run')} from {path}")
-
-
-def resume_runs(folder: Path, device: str, root: Path | None, tensorboard: bool) -> None:
-    """Go on with every unfinished run at or below a folder; what cannot be read is said and left as it is."""
-    if records.holds(folder):
-        found = [records.read(folder)]
-        unreadable: list[str] = []
-    else:
-        found, unreadable = read_below(folder)
-    if not found and not unreadable:
-        raise ValueError(f"there are no runs below {folder}: pass a run's folder, or one above runs")
-    for message in unreadable:
-        print(f"unreadable: {message}")
-    todo = [record for record in found if not record.ended]
-    if not todo:
-        print(f"nothing to do: {count_text(len(found), 'run')} below {folder}, none unfinished")
-        return
-    jobs = []
-    for record in todo:
-        try:
-            jobs.append((RunSpec.from_dict(record.spec), record.folder or folder, describe_run(record)))
-        except ValueError as error:
-            print(f"left as it is: {record.folder}: {error}")
-    if jobs:
-        train_all(jobs, folder, device, root, tensorboard)
-
-
-def read_below(folder: Path) -> tuple[list[Record], list[str]]:
-    """The runs below a folder, and what is to be said of those that cannot be read."""
-    found, unreadable = [], []
-    for path in records.find(folder):
-        try:
-            found.append(records.read(path))
-        except ValueError as error:
-            unreadable.append(str(error))
-    return found, unreadable
 
 
 def _in_words(record: Record) -> dict[str, str]:
@@ -119,7 +82,7 @@ def _in_words(record: Record) -> dict[str, str]:
             if result
             else ""
         ),
-        "time": f"{number(timing.get('seconds'), '.3g')} s, an epoch {number(timing.get('seconds_per_epoch'), '.3g')} s",
+        "time": f"{number(timing.get('seconds'), '.3g')} s, {number(timing.get('seconds_per_epoch'), '.3g')} s per epoch",
         "device": str(data.get("device") or ""),
         "versions": _pairs(data.get("versions") or {}),
     }

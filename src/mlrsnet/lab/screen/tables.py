@@ -16,9 +16,9 @@ LEFT_TO_THE_REPORT = ("train loss", "s / epoch")
 
 
 def run_lines(found: Sequence[Record]) -> list[str]:
-    """A heading and a line a run: status, epochs, test metric of the last and of the best epoch, folder.
+    """A heading and one line per run: status, epochs, test metric of the last and the best epoch, folder.
 
-    The folder stands last and whole, to be copied, and the lines can be searched by other programs.
+    The folder comes last and is never cut, so that it can be copied and other programs can search the lines.
     """
     lines = [f"{'status':11} {'epoch':>7} {'last':>7} {'best':>7}  run"]
     for record in found:
@@ -29,13 +29,13 @@ def run_lines(found: Sequence[Record]) -> list[str]:
 
 
 def summary(results: Results, title: str) -> Table:
-    """A table of the report: means over the seeds."""
+    """A table of the report, with means over the seeds."""
     shown = [column for column in columns(results) if column.title not in LEFT_TO_THE_REPORT]
     return plain(shown, title, "training loss, seconds, curves: in the report")
 
 
 def plain(shown: Sequence[Column], title: str, caption: str = "curves: in the report") -> Table:
-    """Columns of text."""
+    """A table with these columns."""
     table = Table(title=title, box=SIMPLE_HEAD, caption=caption)
     for column in shown:
         width = 12 if column.numeric and column.title != "seeds" else 0
@@ -46,15 +46,6 @@ def plain(shown: Sequence[Column], title: str, caption: str = "curves: in the re
     return table
 
 
-def describe_run(record: Record) -> str:
-    """What it trains, in a few words: its place in a recipe's table, or the names in its spec."""
-    labels = record.data.get("labels") or {}
-    place = [str(labels[key]) for key in ("column", "row") if key in labels]
-    if place:
-        return " ".join([*place, f"seed {record.spec.get('seed')}"])
-    return ", ".join(str(record.spec.get(name)) for name in ("task", "model", "optimizer", "schedule"))
-
-
 def number(value: Any, form: str) -> str:
-    """With so many digits; a dash for what is not there or not finite."""
+    """A number in this format; a dash if it is missing or not finite."""
     return f"{value:{form}}" if isinstance(value, int | float) and math.isfinite(value) else "-"

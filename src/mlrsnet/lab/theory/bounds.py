@@ -14,10 +14,10 @@ from mlrsnet import _check
 from mlrsnet.lab.theory.problems import Noise, at_least_zero
 
 LARGEST_EXPONENT = 700.0
-"""exp() of more does not fit into a float: a bound that needs it is infinite."""
+"""exp() of more overflows a float: a bound that needs it is infinite."""
 
 ROUNDING = 1e-12
-"""How far above its limit an LR may lie from rounding alone."""
+"""How far rounding alone may lift an LR above its limit."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Theorem 3 on the run: the norm of the meta-gradient along Algorithm 1, beside the bound its own constants give.
+"""Theorem 3 in practice: the norm of the meta-gradient along Algorithm 1, beside the bound from its measured constants.
 
 Step t of a run, with the network's weights phi and the envelope alpha_0 b^t, the largest LR Eq. (eqlr) allows:
 
@@ -51,7 +51,7 @@ class MetaTrack:
 
     @property
     def meets_assumptions(self) -> bool:
-        """Whether eta, beta1, beta2 and epsilon are as the theorem wants them, for the constants measured."""
+        """Whether eta, beta1, beta2 and epsilon meet the theorem's conditions, for the measured constants."""
         return self.adam.meets_theorem3(
             meta_smoothness=self.meta_smoothness, meta_gradient_bound=self.meta_gradient_bound
         )

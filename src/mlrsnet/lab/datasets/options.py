@@ -1,0 +1,97 @@
+"""Options of datasets, checked before any data is read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mlrsnet import _check
+
+DEFAULT_VAL_SIZE = 1000
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of texts: none."""
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """Options of every dataset of pictures.
+
+    Args:
+        val_size: number of training pictures held out for validation. None: 1,000, or at most a tenth of a user's own pictures,
+            or the dataset's own validation pictures.
+        fraction: of the training pictures to use, before any are held out. A smaller fraction is part of a larger one.
+        leaky: also train on the validation pictures, as the authors' code does.
+        augment: random crops and flips, as they suit the dataset.
+        classes: use only these, numbered from 0 in this order.
+        size: resize pictures to this side. None: as they are (224 for a folder).
+    """
+
+    val_size: int | None = None
+    fraction: float = 1.0
+    leaky: bool = False
+    augment: bool = True
+    classes: tuple[int, ...] | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("val_size", "size"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _check.whole_number(name, getattr(self, name)))
+        for name in ("leaky", "augment"):
+            yes_or_no(name, getattr(self, name))
+        if not 0 < _check.real("fraction", self.fraction) <= 1:
+            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes all training pictures")
+        if self.classes is not None:
+            object.__setattr__(self, "classes", _numbers(self.classes))
+
+    def held_out(self, count: int) -> int:
+        """How many of `count` training pictures to hold out; the same for every fraction."""
+        return self.val_size or DEFAULT_VAL_SIZE
+
+
+@dataclass(frozen=True)
+class FolderOptions(PictureOptions):
+    """Options of a user's own folder, which may be small."""
+
+    def held_out(self, count: int) -> int:
+        """At most a tenth, unless `val_size` says otherwise."""
+        return self.val_size or min(DEFAULT_VAL_SIZE, max(1, count // 10))
+
+
+@dataclass(frozen=True)
+class OwnOptions(FolderOptions):
+    """Options of a user's own .npz. Only the user knows how its pictures may be augmented."""
+
+    pad: int = 0
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.whole_number("pad", self.pad, 0)
+        yes_or_no("flip", self.flip)
+        if not self.augment and (self.pad or self.flip):
+            raise ValueError(f"augment must be True for pad={self.pad} and flip={self.flip}, got False: leave it out")
+
+
+def build(kind: type[Any], task: str, given: dict[str, Any], fixed: dict[str, Any]) -> Any:
+    """A dataset's options from what the user gave. Raises on a name that it does not have."""
+    allowed = [field.name for field in fields(kind) if field.name not in fixed]
+    for name in given:
+        if name not in allowed:
+            has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
+            raise ValueError(f"{task} has no option {name!r}, got {name}={given[name]!r}: {has}")
+    return kind(**given, **fixed)
+
+
+def yes_or_no(name: str, value: object) -> None:
+    """Raise unless `value` is a bool: the word "false" would count as true."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def _numbers(classes: Iterable[Any]) -> tuple[int, ...]:
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise ValueError(f"classes must be whole numbers such as (0, 1, 2), got {classes!r}")
+    return tuple(_check.whole_number("each of classes", number, 0) for number in classes)

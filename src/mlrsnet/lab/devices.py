@@ -1,0 +1,50 @@
+"""Where a run trains: choosing the device by name, describing it, and making the run repeatable on it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+
+def resolve(device: str) -> torch.device:
+    """Turn `auto`, `cpu`, `cuda` or `cuda:N` into a device that exists, or raise."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {device!r}")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {device!r} does not exist: torch sees {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+        )
+    return torch.device("cuda", place.index or 0) if place.type == "cuda" else place
+
+
+def device_name(device: torch.device) -> str:
+    """The device as records name it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+@contextmanager
+def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
+    """Isolate a run's random state, and choose fast or bit-for-bit repeatable GPU kernels; restore both afterwards."""
+    on_gpu = device.type == "cuda"
+    benchmark, is_deterministic = torch.backends.cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        try:
+            if on_gpu:
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+                torch.backends.cudnn.benchmark = not deterministic
+                torch.use_deterministic_algorithms(deterministic)
+            with torch.cuda.stream(torch.cuda.Stream(device)) if on_gpu else nullcontext():
+                yield
+        finally:
+            torch.backends.cudnn.benchmark = benchmark
+            torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)

@@ -1,0 +1,154 @@
+"""The interface that schedules, line searches and hypergradient methods share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from mlrsnet._engine.groups import set_lr
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method knows of the training it works in.
+
+    Args:
+        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training.
+        val_gradients: returns the loss of the next held-out batch and its gradients, in the order of the model's parameters. The
+            model is left as it was. The next call overwrites the tensors: clone what you keep.
+        train_loss: returns the differentiable loss of the step's training batch. Only for methods with `own_gradients`, once per
+            step.
+        replayed: `replayed(name, call, tensors)` returns what `call` computes from that batch, the model and these tensors, on a
+            GPU from a CUDA graph. A name stands for the same call in every step, and the call must not read numbers back. The
+            next call overwrites the result.
+        clip_norm: the largest norm of the gradient; methods with `own_gradients` have to clip themselves.
+        learned_on: for the card of a schedule that the method learns.
+        folder: the run's, if it has one.
+    """
+
+    model: nn.Module
+    optimizer: Optimizer
+    lr: float
+    total_steps: int
+    steps_per_epoch: int
+    num_classes: int
+    is_text: bool
+    val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
+    train_loss: Callable[[], Tensor]
+    replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]
+    clip_norm: float | None = None
+    learned_on: str = ""
+    folder: Path | None = None
+
+
+class Method:
+    """Sets the LR and moves the weights, given the loss of a batch and its gradients.
+
+    A subclass only has to write `step`. On a GPU the loop captures it in a CUDA graph, together with the computation of the
+    gradients, so `step` must not read numbers back, and what it counts on the host has to be counted in `replayed` too.
+
+    Class attributes:
+
+    - `capturable = False`: every step is eager. `is_due` makes single steps eager.
+    - `own_gradients = True`: the method computes its own gradients. `own_step` replaces `step` and everything before it, and only
+      parts of it are captured.
+    - `reads_val_loss = True`: the model is evaluated after every epoch.
+    - `uses_lr = False`: the method finds its own range, whatever the spec's LR.
+    """
+
+    capturable = True
+    own_gradients = False
+    reads_val_loss = False
+    uses_lr = True
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.optimizer = setting, setting.optimizer
+
+    def step(self, loss: Tensor) -> None:
+        """Set the LR and move the weights."""
+        raise NotImplementedError
+
+    def own_step(self) -> Tensor:
+        """Take the whole step with the method's own gradients; return the batch's loss, detached."""
+        raise NotImplementedError
+
+    def is_due(self) -> bool:
+        """Whether the next step must run outside the captured graph."""
+        return False
+
+    def replayed(self) -> None:
+        """Count a step that was replayed from the graph."""
+
+    def end_epoch(self, val_loss: float) -> None:
+        """Called after an epoch that was evaluated, with the loss on validation data."""
+
+    def lr(self) -> float | Tensor:
+        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d)."""
+        group = self.optimizer.param_groups[0]
+        lr: float | Tensor = group["lr"]
+        return lr * group["d"] if "d" in group else lr
+
+    def scalars(self) -> dict[str, float]:
+        """More numbers for an epoch's record, such as gamma."""
+        return {}
+
+    def leave(self, folder: Path) -> None:
+        """Save what the method has learned in the run's folder."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The method's state, without the optimizer's."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+
+    def set_lr(self, lr: float) -> None:
+        """Set one LR for all groups, in place if it is a tensor."""
+        for group in self.optimizer.param_groups:
+            set_lr(group, lr)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the LR is: on a GPU it is a tensor there."""
+        lr = self.optimizer.param_groups[0]["lr"]
+        return lr.device if isinstance(lr, Tensor) else torch.device("cpu")
+
+
+class OwnOptimizer(Method):
+    """A method that is itself an optimizer. It takes its form, momentum and other settings from the spec's optimizer.
+
+    Args:
+        setting: the training.
+        forms: the types of optimizers that the method has a form for.
+    """
+
+    capturable = False
+
+    def __init__(self, setting: Setting, forms: Sequence[type[Optimizer]]) -> None:
+        super().__init__(setting)
+        if type(setting.optimizer) not in forms:
+            known = " and ".join(form.__name__ for form in forms)
+            raise TypeError(
+                f"optimizer must be one that schedule {type(self).__name__.lower()!r} has a form for, got "
+                f"{type(setting.optimizer).__name__}: it has forms for {known}"
+            )
+        self.form: dict[str, Any] = setting.optimizer.param_groups[0]
+
+    def refuse_nesterov(self) -> None:
+        """Raise if the spec's optimizer uses Nesterov momentum."""
+        if self.form.get("nesterov"):
+            raise ValueError(
+                f"nesterov must be false with schedule {type(self).__name__.lower()!r}, got true: it has no form for it"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The optimizer's."""
+        self.optimizer.load_state_dict(state)

@@ -1,0 +1,107 @@
+"""MLR-SNet: the schedule is meta-learned while the model trains (Algorithm 1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Adam
+
+from mlrsnet import _check
+from mlrsnet.gamma import Gamma
+from mlrsnet.lab.methods.base import Method, Setting
+from mlrsnet.lab.records import SCHEDULE
+from mlrsnet.metatrain import MetaTrainer
+from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
+
+NETS = ("lstm", "mlp")
+
+
+class MLRSNet(Method):
+    """`MetaTrainer` in the loop. `every` is T_val; `hidden` and `layers` are the size of the schedule's network."""
+
+    uses_lr = False
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        every: int | None = None,
+        meta_lr: float = 1e-3,
+        meta_weight_decay: float = 1e-4,
+        net: str = "lstm",
+        hidden: int = 50,
+        layers: int = 1,
+        num_phases: int = 3,
+        bptt: int = 1,
+        scale: float = 1.0,
+        compat: str | Sequence[str] = (),
+        name: str = "unnamed",
+    ) -> None:
+        super().__init__(setting)
+        _check.positive("meta_lr", meta_lr)
+        loss_scale = "log_classes" if setting.is_text else "none"
+        layout = "official-train" if {"official", "layout"} & set(_names(compat)) else "paper"
+        network = _net(net, hidden, layers, layout, loss_scale)
+        self.meta = MetaTrainer(
+            setting.model,
+            self.optimizer,
+            total_steps=setting.total_steps,
+            val_gradients=setting.val_gradients,
+            net=network,
+            num_classes=setting.num_classes,
+            every=every,
+            meta_optimizer=Adam(network.parameters(), lr=meta_lr, weight_decay=meta_weight_decay, foreach=True),
+            num_phases=num_phases,
+            bptt=bptt,
+            scale=scale,
+            gamma=Gamma(statistic="perplexity" if setting.is_text else "loss"),
+            compat=compat,
+            steps_per_epoch=setting.steps_per_epoch,
+            name=name,
+            learned_on=setting.learned_on,
+        )
+        self.capturable = bptt == 1  # more than one step back is kept on the host
+
+    def step(self, loss: Tensor) -> None:
+        """A training step; every `every` steps also a meta-update."""
+        self.meta.step(loss)
+
+    def is_due(self) -> bool:
+        """A meta-update reads numbers on the host."""
+        return self.meta.update_due
+
+    def replayed(self) -> None:
+        """Count a replayed step on the host."""
+        self.meta.count_replayed()
+
+    def scalars(self) -> dict[str, float]:
+        """Gamma, the range of the LR, and the last hypergradient."""
+        found = {"gamma": float(self.meta.lr.check()["gamma"])}
+        if self.meta.last_hypergradient is not None:
+            found["hypergradient"] = self.meta.last_hypergradient
+        return found
+
+    def leave(self, folder: Path) -> None:
+        """Save what has been learned so far as a schedule."""
+        self.meta.schedule().save(folder / SCHEDULE)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `MetaTrainer`."""
+        return self.meta.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `MetaTrainer`."""
+        self.meta.load_state_dict(state)
+
+
+def _names(compat: str | Sequence[str]) -> list[str]:
+    if not isinstance(compat, str | list | tuple):
+        raise ValueError(f"compat must be a name or a list of names, got {compat!r}")
+    return [compat] if isinstance(compat, str) else list(compat)
+
+
+def _net(kind: str, hidden: int, layers: int, layout: str, loss_scale: str) -> ScheduleNet:
+    if _check.one_of("net", kind, NETS) == "mlp":
+        return MLPNet(hidden, loss_scale=loss_scale)
+    return LSTMNet(hidden, layers, layout=layout, loss_scale=loss_scale)

@@ -1,0 +1,163 @@
+"""Every schedule with every optimizer, and one of one's own: each learns, and ends alike if it is stopped."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from runs import LRS, PER_EPOCH, SMALL_CNN, assert_same, of_text, stop_and_resume, tiny
+
+from mlrsnet import Gamma, Schedule
+from mlrsnet.gamma import STATISTICS
+from mlrsnet.lab import methods, records
+from mlrsnet.lab.loop import run
+from mlrsnet.lab.methods import Method
+from mlrsnet.lab.optimizers import OPTIMIZERS
+from mlrsnet.lab.spec import RunSpec
+
+ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("schedule", methods.SCHEDULES)
+def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
+    schedule, optimizer, schedule_file, tmp_path
+):
+    options = {
+        "learned": {"schedule": schedule_file},
+        "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1},
+        "rtho": {"hyper_lr": 1e-5},
+    }.get(schedule, {})
+    spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
+    if optimizer not in ALONE.get(schedule, OPTIMIZERS):
+        with pytest.raises(TypeError, match=f"optimizer must be one that schedule '{schedule}' has a form for, got"):
+            run(spec, device="cpu")
+        return
+    if schedule == "mlr-snet" and optimizer in ("schedule-free-sgd", "schedule-free-adamw", "prodigy"):
+        with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):
+            run(spec, device="cpu")
+        return
+    whole = run(spec, device="cpu")
+    assert whole.status == "finished"
+    assert [line["epoch"] for line in whole.epochs] == [1, 2]
+    assert whole.trace["step"] == list(range(2 * PER_EPOCH))
+    assert all(math.isfinite(number) for numbers in whole.trace.values() for number in numbers)
+    assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
+    assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "mlr-snet"))
+    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+    assert_same(records.read(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"),
+    [
+        ("cosine", "adam"),
+        ("val-strategy", "sgdm"),
+        ("learned", "sgd"),
+        ("mlr-snet", "sgdm"),
+        ("fixed", "schedule-free-adamw"),
+        ("l4", "adam"),
+        ("hd", "adam"),
+        ("rtho", "sgd"),
+    ],
+)
+def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimizer, schedule_file, texts, tmp_path):
+    learned = {"schedule": schedule_file, "scale": 0.02}
+    careful = {"hyper_lr": 1e-5}  # at 1e-3 a transformer diverges with some versions of torch
+    mlr_snet = {"every": 10, "hidden": 8, "scale": 0.1}
+    options = {"learned": learned, "mlr-snet": mlr_snet, "rtho": careful}.get(schedule, {})
+    spec = of_text(model, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.1))
+    whole = run(spec, root=texts, device="cpu")
+    assert whole.data["metric"] == {"name": "perplexity", "unit": "", "better": "lower"}
+    assert whole.epochs[-1]["train_loss"] < whole.trace["loss"][0]
+    for part in ("val", "test"):
+        assert whole.epochs[-1][f"{part}_metric"] == pytest.approx(math.exp(whole.epochs[-1][f"{part}_loss"]), rel=1e-5)
+    assert_same(stop_and_resume(spec, tmp_path / "run", root=texts, device="cpu"), whole)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"), [("cosine", "sgdm"), ("cosine", "schedule-free-sgd"), ("l4", "sgdm"), ("rtho", "sgd")]
+)
+def test_batch_norms_end_alike_if_the_run_is_stopped(schedule, optimizer, tmp_path):
+    spec = tiny(**SMALL_CNN, schedule=schedule, optimizer=optimizer)
+    assert_same(stop_and_resume(spec, tmp_path, device="cpu"), run(spec, device="cpu"))
+
+
+def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not():
+    first, again, other = (run(tiny(**SMALL_CNN, seed=seed), device="cpu") for seed in (3, 3, 4))
+    assert_same(first, again)
+    assert first.trace["loss"][0] != other.trace["loss"][0]
+
+
+@pytest.mark.parametrize("schedule", ["learned", "mlr-snet"])
+def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedule_file, texts):
+    """From the first loss, or the first perplexity where LRs have to be larger."""
+    options = {"schedule": schedule_file} if schedule == "learned" else {}
+    given = {"schedule": schedule, "schedule_options": {**options, "scale": 0.01}}
+    picture, text = run(tiny(**given), device="cpu"), run(of_text(**given), root=texts, device="cpu")
+    vocabulary = text.data["task"]["num_classes"]
+    assert picture.epochs[0]["gamma"] == pytest.approx(Gamma()(picture.trace["loss"][0], 2), rel=1e-4)
+    by_loss, by_perplexity = (Gamma(statistic=name)(text.trace["loss"][0], vocabulary) for name in STATISTICS)
+    assert text.epochs[0]["gamma"] == pytest.approx(by_perplexity, rel=1e-4)
+    assert by_perplexity > 1.5 * by_loss
+
+
+@pytest.mark.parametrize("net", ["lstm", "mlp"])
+@pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}])
+def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):
+    options = {"every": 10, "hidden": 8, "net": net, "name": "mine", **extra}
+    spec = tiny(schedule="mlr-snet", schedule_options=options)
+    record = stop_and_resume(spec, tmp_path, device="cpu")
+    assert "hypergradient" in record.epochs[0]
+    schedule = Schedule.load(tmp_path / records.SCHEDULE)
+    assert schedule.num_phases == 3
+    assert schedule.card.name == "mine"
+    assert "digits (classes [0, 1])" in schedule.card.learned_on
+
+
+# A decider of one's own
+
+
+class BoldDriver(Method):
+    """Up a little where the loss fell, down where it rose."""
+
+    def __init__(self, setting, *, up=1.02, down=0.7):
+        super().__init__(setting)
+        self.up, self.down, self.last = up, down, math.inf
+
+    def step(self, loss):
+        value = float(loss)
+        self.set_lr(float(self.lr()) * (self.up if value < self.last else self.down))
+        self.last = value
+        self.optimizer.step()
+
+    def scalars(self):
+        return {"last": self.last}
+
+    def state_dict(self):
+        return {"last": self.last}
+
+    def load_state_dict(self, state):
+        self.last = state["last"]
+
+
+def test_a_method_of_ones_own_is_one_small_class(tmp_path, monkeypatch):
+    for table in (methods.METHODS, methods.SCHEDULES):
+        monkeypatch.setitem(table, "bold-driver", BoldDriver)
+    spec = tiny(schedule="bold-driver", schedule_options={"down": 0.5}, lr=0.01)
+    whole = run(spec, device="cpu")
+    losses, lr, expected = [math.inf, *whole.trace["loss"]], 0.01, []
+    for before, loss in pairwise(losses):
+        lr *= 1.02 if loss < before else 0.5
+        expected.append(lr)
+    assert whole.trace["lr"] == pytest.approx(expected, rel=1e-4)
+    assert whole.epochs[-1]["last"] == whole.trace["loss"][-1]
+    assert_same(stop_and_resume(spec, tmp_path, device="cpu"), whole)
+    assert RunSpec.from_json(spec.to_json()) == spec
+    with pytest.raises(ValueError, match="no option 'sideways' for 'bold-driver': its options are up, down"):
+        tiny(schedule="bold-driver", schedule_options={"sideways": 1})
+
+
+def test_what_is_told_of_a_step_that_was_left_out_names_nothing_of_the_loops_own():
+    with pytest.warns(UserWarning, match="gradient was not finite: the optimizer has left out this step"):
+        run(tiny(schedule="rtho", lr=1e30, epochs=1), device="cpu")

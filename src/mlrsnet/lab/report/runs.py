@@ -127,12 +127,12 @@ class Run:
 
     @cached_property
     def lines(self) -> dict[float, dict[str, Any]]:
-        """Epochs in order; of one written twice, by a resumed run, the later line."""
+        """Lines by epoch, in order; a resumed run may have written one twice, then the later counts."""
         by_epoch = {number(line.get("epoch")): line for line in map(table, self.record.epochs)}
         return {epoch: by_epoch[epoch] for epoch in sorted(key for key in by_epoch if key is not None)}
 
     def series(self, key: str) -> Points:
-        """One column of the epochs, where it is there and finite."""
+        """One column of the epochs, as far as it is there and finite."""
         return points((epoch, line.get(key)) for epoch, line in self.lines.items())
 
     def ray(self, part: str) -> Points:
@@ -143,7 +143,7 @@ class Run:
         return points(zip(rays.get("distance") or [], means, strict=False))
 
     def alone(self) -> list[Points]:
-        """What each network that the run has learned says to the same loss at every step, by itself (Fig. 6a of the paper)."""
+        """The output of each network that the run learned, while the loss stays the same (Fig. 6a of the paper)."""
         folder = self.record.folder
         if folder is None or not (folder / records.SCHEDULE).is_file():
             return []
@@ -155,7 +155,7 @@ class Run:
         return [points(enumerate(unroll([net], losses.to(net.initial_state())).tolist())) for net in phases]
 
     def lr(self) -> Points:
-        """LR over epochs, from the trace of steps; from the epochs where there is no trace."""
+        """LR over epochs, from the trace of steps, or from the epochs if there is no trace."""
         steps_per_epoch = number(self.record.data.get("steps_per_epoch"))
         trace = table(self.record.trace)
         steps, rates = trace.get("step"), trace.get("lr")

@@ -2,28 +2,27 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+READY_LAB := $(VENV)/.ready-lab
+READY_DEV := $(VENV)/.ready-dev
 
 LOWEST_TORCH := 2.6.0
 
 .PHONY: demo test docs tables test-lowest setup lint format bench build clean
 
-demo: setup  ## learn schedules on digits, transfer them, compare; tables and picture in mlrsnet-demo/
+demo: $(READY_LAB)  ## learn schedules on digits, use them on others, compare; tables and a picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
 
 test: setup lint  ## linter, types, import rules, then the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-docs: setup  ## the documentation site, in site/
+docs: setup  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'open site/index.html'
 
-tables: setup  ## shipped schedules of Algorithm 1, and the documents' tables and pictures, anew from results/
-	$(BIN)/python docs/tools/ship.py
-	$(BIN)/python docs/tools/blocks.py
-	$(BIN)/python docs/tools/pictures.py
+tables: setup  ## make shipped schedules of Algorithm 1 and the documents' tables and pictures from results/
+	$(BIN)/python -m experiments all
 
-test-lowest:  ## the tests on the lowest torch the metadata allows, in an environment of their own; leaves a record
+test-lowest:  ## the tests on the lowest supported torch, in a separate environment; leaves a record
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --editable '.[dev]' torch==$(LOWEST_TORCH)
 	@mkdir -p results/suite
@@ -31,14 +30,22 @@ test-lowest:  ## the tests on the lowest torch the metadata allows, in an enviro
 	(.venv-lowest/bin/python -c 'import json; from mlrsnet.card import versions; print(json.dumps(versions()))'; \
 	  git rev-parse --short HEAD; tail -n 5 .suite.log) > results/suite/torch-$(LOWEST_TORCH).txt
 
-setup: $(READY)
+setup: $(READY_DEV)  ## everything that tests, documents and every framework need
 
-$(READY): pyproject.toml
+$(READY_LAB): pyproject.toml  # what the demo needs: no framework, no tools
+	@$(MAKE) --no-print-directory $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --editable '.[lab]'
+	@touch $(READY_LAB)
+
+$(READY_DEV): pyproject.toml
+	@$(MAKE) --no-print-directory $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY_LAB) $(READY_DEV)
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlrsnet needs Python 3.11 or newer, this is " + sys.version)'
 	@echo 'Setting up $(VENV); the first time this downloads PyTorch, which takes a few minutes.'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $(READY)
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -50,7 +57,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup  ## cost of a step against torch's schedulers; on a GPU too where there is one
+bench: setup  ## measure the cost of a step against torch's schedulers; on a GPU too if there is one
 	$(BIN)/python benchmarks/step_overhead.py
 	$(BIN)/python benchmarks/metatrain_overhead.py
 	$(BIN)/python benchmarks/loop.py

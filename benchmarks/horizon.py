@@ -1,6 +1,6 @@
 """What a population of trainings costs, as ratios measured in one run: all at once against one by one.
 
-To reach on one H200: 128 trainings of the patch network, batch 128, at 480 captured steps a second or better; memory linear
+Target on one H200: 128 trainings of the patch network, batch 128, at 480 captured steps per second or better; memory linear
 in the members. The pictures are random numbers of CIFAR-10's size at 16x16: their values do not matter here.
 
     python benchmarks/horizon.py [--out results/horizon/speed-here.json]

@@ -1,10 +1,10 @@
 """What the lab's loop costs, as ratios measured in one run.
 
-GPU: seconds an epoch of ResNet-18 on CIFAR-10 at batch 128 without evaluation, under cosine, under a learned schedule
+GPU: seconds per epoch of ResNet-18 on CIFAR-10 at batch 128 without evaluation, under cosine, under a learned schedule
 and in meta-training (T_val = 100), beside a plain eager loop: torchvision's transforms in a DataLoader, `CosineAnnealingLR`
-on the host. To reach on an H200: 1.2 s; a learned schedule within 1 % of cosine; 3 times faster than the plain loop.
+on the host. Target on an H200: 1.2 s; a learned schedule within 1 % of cosine; 3 times faster than the plain loop.
 
-CPU: an epoch of the small CNN on digits against a bare loop over tensors in memory. To reach: 1.3 times.
+CPU: an epoch of the small CNN on digits against a bare loop over tensors in memory. Target: 1.3 times.
 
     python benchmarks/loop.py [--data FOLDER] [--out results/loop/cpu.json]
 """
@@ -72,7 +72,7 @@ def on_cpu(rounds: int) -> dict[str, float]:
 
 
 def bare_epoch() -> Callable[[], None]:
-    """What one would write by hand, with the data ready in memory."""
+    """A loop written by hand, with the data in memory."""
     task = datasets.load("digits")
     images = (task.train.images.permute(0, 3, 1, 2).float() - task.mean[0]) / task.std[0]
     images, labels = images.contiguous(), task.train.labels
@@ -128,7 +128,7 @@ def on_gpu(root: Path | None, rounds: int) -> dict[str, float]:
 
 
 def in_a_row(stepper: Stepper, due: bool) -> float:
-    """Median seconds of single steps that teach the network, or do not."""
+    """Median seconds of single steps, with and without a meta-update."""
     timings = []
     while len(timings) < 5:
         if stepper.step_count % stepper.steps_per_epoch == 0:
@@ -164,7 +164,7 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
 
 
 def eager_epoch(task: datasets.ImageDataset, bf16: bool) -> Callable[[], None]:
-    """The plain loop: nothing is read back from the device but the epoch's mean loss."""
+    """The plain loop: only the mean loss of an epoch is read back from the device."""
     loader = DataLoader(
         Pictures(task), 128, shuffle=True, num_workers=WORKERS, pin_memory=True, drop_last=True, persistent_workers=True
     )

@@ -1,6 +1,6 @@
 """What meta-training costs, as ratios measured in one run: `MetaTrainer` against plain training of the same network.
 
-To reach: at T_val = 100 at most 3 % over plain training; a step with a meta-update at most 2.2 plain steps in the same
+Target: at T_val = 100 at most 3 % over plain training; a step with a meta-update at most 2.2 plain steps in the same
 execution mode; peak memory at a meta-update at most that of plain training plus two copies of the weights. Beside it, the
 textbook way: a look-ahead model built with `torch.func`, and the derivative taken through it by a second-order graph.
 
@@ -158,7 +158,7 @@ def measure(device: str) -> dict[str, Any]:
 
 
 def device_time(call: Callable[[], None], repeats: int = 20) -> float:
-    """Microseconds the GPU is busy in a call: what is left when the host's launches are not the limit."""
+    """Microseconds for which the GPU is busy in a call: the time without the host's launches."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(repeats):
             call()

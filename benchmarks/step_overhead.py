@@ -1,10 +1,10 @@
 """What `LearnedLR.step` costs, as ratios measured in one run.
 
 CPU: one step of the paper's schedule (LSTM, 50 cells, 3 phases, float LR) against `CosineAnnealingLR.step` and against
-the whole training step of a small CNN at batch 64. To reach: 60 microseconds, one fifth of the CNN's step.
+the whole training step of a small CNN at batch 64. Target: 60 microseconds, one fifth of the CNN's step.
 
 GPU: the same inside the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD).
-To reach on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
+Target on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
 
     python benchmarks/step_overhead.py [--out results/step_overhead.json]
 """
@@ -24,7 +24,7 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from mlrsnet import LearnedLR, LSTMNet, Schedule
-from mlrsnet._engine.device import DeviceEngine
+from mlrsnet._engine.device import DeviceBackend
 from mlrsnet.card import versions
 from mlrsnet.lab.models.small_cnn import small_cnn
 
@@ -49,7 +49,7 @@ def microseconds(call: Callable[[], Any], repeats: int, wait: Callable[[], None]
 def interleaved(
     calls: dict[str, Callable[[], Any]], repeats: int, rounds: int, wait: Callable[[], None]
 ) -> dict[str, float]:
-    """Median microseconds of each call, timed in turns so that a busy machine disturbs all alike."""
+    """Median microseconds of each call, timed in turns, so that a busy machine disturbs all equally."""
     for call in calls.values():
         microseconds(call, repeats, wait)
     timings = {name: [] for name in calls}
@@ -132,12 +132,12 @@ def captured_training(learned: bool) -> tuple[Callable[[], None], LearnedLR | No
 
 
 def captured_schedule(fused: bool, steps: int) -> Callable[[], None]:
-    """Nothing but `steps` LR steps in one graph."""
+    """Only LR steps, `steps` of them, in one graph."""
     optimizer = SGD([nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
     lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
     if not fused:
-        lr._engine = DeviceEngine(lr._engine.rule, STEPS, None, 0.1, torch.device("cuda", 0), fused=False)
-        lr._bind()
+        lr.engine.backend = DeviceBackend(lr.engine.rule, STEPS, None, 0.1, torch.device("cuda", 0), fused=False)
+        lr.engine.bind()
     loss = torch.tensor(2.3, device="cuda")
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")  # any synchronisation raises
@@ -159,7 +159,7 @@ def on_gpu(copies: int = 3, steps: int = 100) -> dict[str, Any]:
         calls[f"driven{copy}"], lr = captured_training(learned=True)
         driven.append(lr)
     found = interleaved(calls, repeats=50, rounds=25, wait=torch.cuda.synchronize)
-    assert all(lr is not None and lr.check()["step"] > 50 * 25 for lr in driven), "a captured schedule did not advance"
+    assert all(lr is not None and lr.status()["step"] > 50 * 25 for lr in driven), "a captured schedule did not advance"
     plain, with_lr = (sum(found[f"{kind}{copy}"] for copy in range(copies)) / copies for kind in ("plain", "driven"))
     return {
         "training_step_us": plain,

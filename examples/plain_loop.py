@@ -1,4 +1,4 @@
-"""A plain PyTorch loop whose learning rate is set by a schedule network, one line a step."""
+"""A plain PyTorch loop: one extra line per step, and the loss sets the learning rate."""
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -10,13 +10,13 @@ images, labels = torch.randn(640, 20), torch.randint(10, (640,))
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 10)  # the schedule "universal"; or another name, a file, a Schedule
+lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 10)  # uses the default schedule, "universal"
 
 for epoch in range(10):
     for x, y in zip(images.split(64), labels.split(64), strict=True):
         loss = cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
-        lr.step(loss)  # this batch's loss sets this batch's LR
+        lr.step(loss)  # this batch's loss sets the LR of this step
         optimizer.step()
     print(f"epoch {epoch}: loss {loss.item():.3f}, LR {lr.get_last_lr()[0]:.3f}")

@@ -1,4 +1,4 @@
-"""Label smoothing and mixup: give the schedule the loss that is differentiated, whatever its targets are."""
+"""Label smoothing and mixup: pass the schedule the loss you call backward() on, whatever its targets."""
 
 import torch
 from sklearn.datasets import load_digits

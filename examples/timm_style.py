@@ -1,4 +1,4 @@
-"""A loop in timm's style: its network, mixup, losses and meters; accumulation, and one line for the LR."""
+"""A loop in timm's style: timm's model, mixup, loss and meters, with gradient accumulation."""
 
 import timm
 import timm.optim
@@ -15,17 +15,17 @@ EPOCHS, ACCUMULATE = 10, 2
 
 
 def train_one_epoch(model, loader, optimizer, lr_scheduler, mixup, loss_fn):
-    """timm's `train_one_epoch`, less its options."""
+    """timm's `train_one_epoch` without its options."""
     losses = AverageMeter()
     model.train()
     for index, (images, labels) in enumerate(loader):
         images, targets = mixup(images, labels)
         loss = loss_fn(model(images), targets)
         (loss / ACCUMULATE).backward()
-        lr_scheduler.observe(loss)  # undivided
+        lr_scheduler.observe(loss)  # before dividing it
         losses.update(loss.item(), len(images))
         if (index + 1) % ACCUMULATE == 0:
-            lr_scheduler.step()  # where timm has step_update; before the optimizer
+            lr_scheduler.step()  # timm calls step_update here; ours goes before optimizer.step()
             optimizer.step()
             optimizer.zero_grad()
     return losses.avg

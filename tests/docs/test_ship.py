@@ -1,14 +1,16 @@
 """What is shipped from runs of Algorithm 1 is chosen by validation, and its card says what the records say."""
 
-import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import paper
 import pytest
-import ship
 
-from mlrsnet import Card, LSTMNet, Schedule, cli, pretrained
+from experiments import results as recorded
+from experiments import ship
+from experiments.pace_of_algorithm_1 import meta_training
+from mlrsnet import Card, LSTMNet, Schedule, cli
+from mlrsnet._files import names
 from mlrsnet.gamma import Gamma
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1, table3
@@ -20,6 +22,21 @@ ROOT = Path(__file__).parents[2]
 ACCURACY, PERPLEXITY = {"name": "accuracy", "better": "higher"}, {"name": "perplexity", "better": "lower"}
 LEFT = Card("run", "left", "cifar10", "SGD()", 200, Gamma(), (0.1, 2.3), {}, {"torch": "2.11.0"})
 COMMON, RARE, NAME = "MLR-SNet", table1.RARER, "cifar10-resnet18"
+COLUMNS = {"cifar-10": "CIFAR-10"}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Files change within a test."""
+    yield
+    recorded.forget()
+
+
+def made(root, monkeypatch):
+    """What is shipped from the records below a folder."""
+    monkeypatch.setattr(recorded, "RESULTS", root)
+    recorded.forget()
+    return ship.made()
 
 
 def run(place, row, test, val=90.0, *, schedule="fixed", options=None, metric=ACCURACY, status="finished", **more):
@@ -41,7 +58,12 @@ def run(place, row, test, val=90.0, *, schedule="fixed", options=None, metric=AC
         "format": 1,
         "status": status,
         "spec": spec,
-        "labels": {"row": row, "column": place.name},
+        "labels": {
+            "recipe": place.parent.name,
+            "scale": "paper",
+            "row": row,
+            "column": COLUMNS.get(place.name, place.name),
+        },
         "metric": metric,
         "steps_per_epoch": 100,
         "total_steps": 200,
@@ -94,8 +116,8 @@ def moved(results):
     return results
 
 
-def test_the_run_is_chosen_by_validation_and_not_by_test(results):
-    (shipped,) = ship.made(results).values()
+def test_the_run_is_chosen_by_validation_and_not_by_test(results, monkeypatch):
+    (shipped,) = made(results, monkeypatch).values()
     assert "T_val = 100, 2 meta-updates in 2 epochs of cifar10 with resnet18, seed 0" in shipped.card.description
     assert f"chosen by validation accuracy among {COMMON} / {RARE}" in shipped.card.description
     assert shipped.card.results[ship.OWN]["test, last epoch"] == 91.0
@@ -113,31 +135,31 @@ def test_for_text_the_lower_perplexity_is_chosen(tmp_path):
     assert ship.choose([high, low]) is low
 
 
-def test_what_has_not_come_to_its_end_is_no_candidate(results):
+def test_what_has_not_come_to_its_end_is_no_candidate(results, monkeypatch):
     place = results / "table1_paper" / "cifar-10"
     learned(place, COMMON, 91.0, 93.0, every=100, status="diverged")
-    card = ship.made(results)[NAME].card
+    card = made(results, monkeypatch)[NAME].card
     assert "T_val = 50" in card.description
     assert "no other candidate" in card.description
     assert ship.OTHERS not in card.results
     assert card.results[ship.RIVALS][COMMON] == ship.DIVERGED
 
 
-def test_nothing_is_made_where_there_are_no_runs(tmp_path):
-    assert ship.made(tmp_path) == {}
-    assert ship.table(tmp_path) == ["None of them has been made yet."]
+def test_nothing_is_made_where_there_are_no_runs(tmp_path, monkeypatch):
+    assert made(tmp_path, monkeypatch) == {}
+    assert ship.table() == ["None of them has been made yet."]
 
 
-def test_weights_and_what_decides_an_lr_are_those_of_the_run(results):
-    shipped = ship.made(results)[NAME]
+def test_weights_and_what_decides_an_lr_are_those_of_the_run(results, monkeypatch):
+    shipped = made(results, monkeypatch)[NAME]
     left = Schedule.load(results / "table1_paper/cifar-10/mlr-snet/seed0/schedule.safetensors")
     assert shipped.fingerprint() == left.fingerprint()
     kept = replace(shipped.card, name=left.card.name, description=left.card.description, results={})
     assert kept == left.card
 
 
-def test_the_card_says_what_the_records_say(moved):
-    card = ship.made(moved)[NAME].card
+def test_the_card_says_what_the_records_say(moved, monkeypatch):
+    card = made(moved, monkeypatch)[NAME].card
     assert card.name == NAME
     assert card.results[ship.OWN] == {
         "record": "results/table1_paper/cifar-10/mlr-snet/seed0",
@@ -163,15 +185,15 @@ def test_the_card_says_what_the_records_say(moved):
     assert len([key for key in card.results if key.startswith(ship.TRANSFERRED)]) == 4
 
 
-def test_more_seeds_of_the_shipped_setting_are_told(results):
+def test_more_seeds_of_the_shipped_setting_are_told(results, monkeypatch):
     learned(results / "table1_paper" / "cifar-10", COMMON, 81.0, 99.0, every=100, seed=1)
-    card = ship.made(results)[NAME].card
+    card = made(results, monkeypatch)[NAME].card
     assert card.results[ship.OWN]["test, last epoch, mean of 2 seeds"] == 86.0
     assert card.results[ship.OWN]["test, last epoch"] == 91.0
 
 
-def test_where_it_fails_is_told(moved):
-    told = ship.made(moved)[NAME].card.results[ship.FAILS]
+def test_where_it_fails_is_told(moved, monkeypatch):
+    told = made(moved, monkeypatch)[NAME].card.results[ship.FAILS]
     place = "{} with resnet18, 2 epochs".format
     assert f"Rows of its table that are better (2 of 3 trained to the end): MultiStep 94.50, {RARE} 92.00." in told
     assert f"it diverged on {place('alone')}." in told
@@ -197,40 +219,37 @@ def test_the_words_about_its_table_follow_the_numbers(higher, rivals, told):
     assert ship.where_it_fails(own, []) == f"{told} What it reaches when transferred is not recorded."
 
 
-def test_the_same_records_make_the_same_bytes(moved, tmp_path):
+def test_the_same_records_make_the_same_bytes(moved, tmp_path, monkeypatch):
     contents = []
     for name in ("first", "second"):
-        ship.made(moved)[NAME].save(tmp_path / name)
+        made(moved, monkeypatch)[NAME].save(tmp_path / name)
         contents.append((tmp_path / name).read_bytes())
     assert contents[0] == contents[1]
 
 
-def test_show_and_the_documents_tell_the_card(moved, tmp_path, capsys):
-    ship.made(moved)[NAME].save(tmp_path / "shipped.safetensors")
+def test_show_and_the_documents_tell_the_card(moved, tmp_path, capsys, monkeypatch):
+    made(moved, monkeypatch)[NAME].save(tmp_path / "shipped.safetensors")
     assert cli.main(["schedules", "show", str(tmp_path / "shipped.safetensors")]) == 0
     shown = capsys.readouterr().out
     assert f"results      {ship.OWN}:\n" in shown
     assert "\n               test, last epoch: 91.0\n" in shown
     assert "{" not in shown
-    (row,) = ship.table(moved)[2:]
+    (row,) = ship.table()[2:]
     assert row.startswith(f"| `{NAME}` | Algorithm 1 of the paper: T_val = 100, ")
     assert "| accuracy; validation, last epoch: 93.00; test, last epoch: 91.00; " in row
     assert "LR: from 0.3 to 0.03 | Rows of its table" in row
     assert row.count("|") == 5
 
 
-def test_a_real_run_can_be_shipped(tmp_path):
-    place = tmp_path / "table1_paper" / "cifar-10"
-    place.mkdir(parents=True)
-    for row in ("mlr-snet", "multistep"):
-        (place / row).symlink_to(paper.RESULTS / "table1_short" / "cifar-10" / row)
-    shipped = ship.made(tmp_path)[NAME]
-    record = json.loads((place / "mlr-snet/seed0/record.json").read_text())
-    left = Schedule.load(place / "mlr-snet/seed0/schedule.safetensors")
+def test_a_real_run_can_be_shipped(tmp_path, monkeypatch):
+    shutil.copytree(recorded.RESULTS / "table1_short", tmp_path / "table1_paper")
+    shipped = made(tmp_path, monkeypatch)[NAME]
+    place = tmp_path / "table1_paper" / "cifar-10" / "mlr-snet" / "seed0"
+    record, left = records.read(place), Schedule.load(place / records.SCHEDULE)
     assert shipped.fingerprint() == left.fingerprint()
-    assert shipped.card.results[ship.OWN]["test, last epoch"] == record["result"]["last"]
-    assert shipped.card.results[ship.FAILS].startswith("It is behind every other row of its table")
-    updates = f"{paper.meta_training(records.read(place / 'mlr-snet/seed0')).updates} meta-updates"
+    assert shipped.card.results[ship.OWN]["test, last epoch"] == record.result["last"]
+    assert "Rows of its table that are better (6 of 7 trained to the end)" in shipped.card.results[ship.FAILS]
+    updates = f"{meta_training(record).updates} meta-updates"
     assert updates in shipped.card.description
     assert updates in left.card.description  # as the run itself counted them
 
@@ -241,14 +260,14 @@ def test_the_candidates_are_rows_of_their_recipes():
         cells = {(cell.column, cell.row): cell.spec for cell in recipe.cells("paper")}
         for row in source.rows:
             assert cells[source.column, row].schedule_options["name"] == name
-        assert source.recipe == f"{recipe.RECIPE.name}_paper"
+        assert source.folder == f"{recipe.RECIPE.name}_paper"
 
 
 @pytest.mark.parametrize("name", ship.SOURCES)
 def test_a_shipped_file_is_what_the_records_make(name):
-    made, file = ship.made().get(name), pretrained.SHIPPED / f"{name}{pretrained.SUFFIX}"
-    assert file.is_file() == (made is not None), "run docs/tools/ship.py, or restore the records"
+    made, file = ship.made().get(name), names.SHIPPED / f"{name}{names.SUFFIX}"
+    assert file.is_file() == (made is not None), "run `python -m experiments ship`, or restore the records"
     if made is not None:
         shipped = Schedule.load(file)
-        assert shipped.card == made.card, "run docs/tools/ship.py"
+        assert shipped.card == made.card, "run `python -m experiments ship`"
         assert shipped.fingerprint() == made.fingerprint()

@@ -1,14 +1,13 @@
-"""Tables of the documents from a few made-up runs: the right numbers, nothing that was not run, nothing taken for a whole set."""
+"""Tables of the documents from a few made-up runs: the right numbers, nothing that was not run, no subset taken for a whole set."""
 
 import json
 
-import beside
-import paper
 import pytest
-import timing
-import transfers
 
+from experiments import results as recorded
+from experiments import side_by_side, speed, transfers, width_of_minima
 from mlrsnet.lab import records
+from mlrsnet.lab.recipes import RECIPES
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.recipes.rows import SHIPPED, TRANSFERRED
 from mlrsnet.lab.run_record import ACCURACY, PERPLEXITY
@@ -19,21 +18,26 @@ TEXT = "Penn Treebank, 3-layer LSTM"
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper, "RESULTS", tmp_path)
-    return tmp_path
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    recorded.forget()
+    yield tmp_path
+    recorded.forget()
 
 
 @pytest.fixture
 def leave(results):
-    """Write a run that ended with `last`, or did not where that is None."""
+    """Write a run that ended with `last`, or did not if that is None, and what its recipe plans."""
 
-    def write(recipe, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", **data):
+    def write(folder, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", **data):
+        name, scale = ("table1", "paper") if folder == "large" else folder.replace("_", "-").rsplit("-", 1)
+        plan = RECIPES[name].describe(scale, [0])
         result = {} if last is None else {"last": last, "best": last + 1}
         schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal") else "fixed"
         told = {
             "format": records.FORMAT,
             "status": status,
-            "spec": {"epochs": epochs, "schedule": schedule, "optimizer": "sgd"},
+            "spec": {"epochs": epochs, "schedule": schedule, "optimizer": "sgd", "seed": seed},
+            "labels": {"recipe": name, "scale": scale, "row": row, "column": column},
             "device": "a GPU",
             "metric": metric,
             "task": {"train": 800, "val": 100, "test": 300, "note": note},
@@ -41,9 +45,9 @@ def leave(results):
             "timing": {"seconds_per_epoch": None},
             **data,
         }
-        records.write(
-            records.Record(told, [{"epoch": 1}], {}, results / recipe / slug(column) / slug(row) / f"seed{seed}")
-        )
+        place = results / folder
+        records.write(records.Record(told, [{"epoch": 1}], {}, place / slug(column) / slug(row) / f"seed{seed}"))
+        (place / records.RECIPE).write_text(records.dumps(plan))
 
     return write
 
@@ -57,9 +61,13 @@ def cells(lines, row):
     "make",
     [
         transfers.transfers,
-        beside.width,
-        timing.large,
-        *(lambda name=name: beside.beside(name, "short") for name in ("table2", "table5", "table6", "lstm-or-mlp")),
+        transfers.finish,
+        width_of_minima.rays,
+        speed.large,
+        *(
+            lambda name=name: side_by_side.recipe(f"{name}_short")
+            for name in ("table2", "table5", "table6", "lstm_or_mlp")
+        ),
     ],
 )
 def test_where_nothing_was_run_one_line_says_so(results, make):
@@ -67,7 +75,7 @@ def test_where_nothing_was_run_one_line_says_so(results, make):
     assert transfers.shortfalls() == {}
 
 
-def test_transfers_have_a_column_a_task_and_the_best_row_is_bold(leave):
+def test_transfers_have_a_column_per_task_and_the_best_row_is_bold(leave):
     for seed, last in enumerate((90.0, 92.0)):
         leave("transfer_short", "SVHN", "MultiStep", last, seed, note=SUBSET)
     leave("transfer_short", "SVHN", TRANSFERRED, 89.5, note=SUBSET)
@@ -90,7 +98,7 @@ def test_transfers_have_a_column_a_task_and_the_best_row_is_bold(leave):
     assert sum(line.count("**") for line in made) == 4
 
 
-def test_text_has_a_table_of_its_own_where_less_is_better(leave):
+def test_text_has_a_table_of_its_own_where_lower_is_better(leave):
     leave("epochs_short", "100 epochs", "Fixed", 60.0)
     leave("transfer_short", TEXT, "SGD, val strategy", 120.0, metric=PERPLEXITY, epochs=20)
     leave("transfer_short", TEXT, TRANSFERRED, 118.0, metric=PERPLEXITY, epochs=20)
@@ -121,43 +129,44 @@ def test_a_shortfall_is_to_the_best_hand_designed_row_and_only_of_what_was_run(l
     ]
 
 
-def test_a_run_that_diverged_is_told_and_never_the_best(leave):
+def test_a_run_that_diverged_is_counted_and_never_the_best(leave):
     leave("table2_short", "CIFAR-10", "Fixed", 95.0)
     leave("table2_short", "CIFAR-10", "Fixed", None, seed=1, status="diverged")
     leave("table2_short", "CIFAR-10", "SGDR", None, status="diverged")
     leave("table2_short", "CIFAR-10", "MultiStep", 90.0)
+    leave("table2_short", "CIFAR-10", "HD", 89.0)
     leave("table2_short", "CIFAR-10", "Adam", 99.0, status="running")
-    made = beside.beside("table2", "short")
+    made = side_by_side.recipe("table2_short")
     assert cells(made, "Fixed")[1] == "95.00 (96.00), 1 of 2 diverged"
     assert cells(made, "SGDR")[1] == "- (-), 1 of 1 diverged"
     assert cells(made, "MultiStep")[1] == "**90.00 (91.00)**"
-    assert "Not run: Exponential; Adam; L4; HD; RTHO; MLR-SNet." in made  # a run that goes on is not one yet
+    assert "Not run: Exponential; Adam; L4; RTHO; MLR-SNet." in made  # a run that has not ended does not count
 
 
 def test_rows_that_are_printed_alike_are_the_best_together(leave):
     for row, last in {"Fixed": 90.001, "MultiStep": 90.002, "SGDR": 89.0}.items():
         leave("table5_short", "CIFAR-10-C, fog", row, last)
-    made = beside.beside("table5", "short")
+    made = side_by_side.recipe("table5_short")
     assert [line.count("**") for line in made if line.startswith("| ")][2:] == [2, 2, 0]
 
 
 def test_the_papers_numbers_stand_beside_ours(leave):
     leave("table2_short", "CIFAR-10", "Fixed", 87.0, epochs=60)
     leave("table2_short", "CIFAR-100", "MultiStep", 77.0, epochs=60)
-    made = beside.beside("table2", "short")
+    made = side_by_side.recipe("table2_short")
     assert made[0] == (
         "| test accuracy (%) | CIFAR-10, paper, 200 epochs, its own networks | CIFAR-10, 60 epochs, ours | "
         "CIFAR-100, paper, 200 epochs, its own networks | CIFAR-100, 60 epochs, ours |"
     )
     assert cells(made, "Fixed") == ["87.69 ± 0.14", "87.00 (88.00)", "70.88 ± 0.12", "not run"]
-    assert "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10." in made
-    assert cells(beside.beside("table2", "short", "CIFAR-100"), "MultiStep") == ["80.74 ± 0.19", "77.00 (78.00)"]
+    notes = RECIPES["table2"].describe("short", [0])["notes"]
+    assert made[-len(notes) :] == notes
 
 
-def test_of_corruptions_only_those_that_were_run_are_shown_and_the_data_are_told(leave):
+def test_of_corruptions_only_those_that_were_run_are_shown_and_the_data_are_described(leave):
     note = "trained on cifar10's test pictures with fog at severities 1 to 5, generated, not the published file"
     leave("table5_short", "CIFAR-10-C, fog", "MultiStep", 80.0, note=note)
-    made = beside.beside("table5", "short")
+    made = side_by_side.recipe("table5_short")
     assert made[0] == (
         "| test accuracy (%) | CIFAR-10-C, fog, 30 epochs; not the published file: 800 to train, 300 to test |"
     )
@@ -178,10 +187,10 @@ def test_losses_along_rays_are_means_over_rays_and_seeds(leave):
     leave("width_short", "CIFAR-100", "Fixed", 70.0, seed=1, rays=far | {"train": [[0.2, 9.0, 6.0], [0.2, 9.0, 3.0]]})
     leave("width_short", "CIFAR-100", "SGDR", 70.0, rays=far | {"train": [[0.5, 9.0, None]]})
     leave("width_short", "CIFAR-100", "Adam", 70.0)
-    made = beside.width()
-    assert made[0] == "| training loss of CIFAR-100, 30 epochs | at 0 | at 4 |"
-    assert cells(made, "Fixed") == ["0.2", "3"]
-    assert cells(made, "SGDR") == ["0.5", "not finite"]
+    made = width_of_minima.rays()
+    assert made[0] == "| training loss of CIFAR-100, 30 epochs | at 0 | at 4 | growth | times |"
+    assert cells(made, "Fixed") == ["0.200", "3.00", "2.80", "15.0"]
+    assert cells(made, "SGDR") == ["0.500", "not finite", "", ""]
     assert not any(line.startswith("| Adam") for line in made)
 
 
@@ -196,31 +205,31 @@ def loop(results):
     (results / "loop" / "h200.json").write_text(json.dumps({"machine": {"device": "a GPU"}, "gpu": gpu}))
 
 
-def test_times_are_against_plain_steps_and_plain_loops_against_their_own_neighbour(leave, loop):
+def test_times_are_against_plain_steps_and_plain_loops_against_the_lab_measured_beside_them(leave, loop):
     for seed, one in enumerate((4.0, 3.0, 8.0)):
         leave("time_short", "CIFAR-10", "Fixed", 50.0, seed, **timed(one))
     leave("time_short", "CIFAR-10", "SGDR", 50.0, **timed(6.0))
     leave("time_short", "CIFAR-10", "RTHO", 50.0, **timed(30.0))
     leave("time_short", "CIFAR-10", "HD", None, status="failed")
-    made = timing.timing()
-    assert made[0] == "| a GPU | seconds an epoch | against a plain step | epochs, runs |"
+    made = speed.timing()
+    assert made[0] == "| a GPU | seconds per epoch | against a plain step | epochs, runs |"
     assert cells(made, "Fixed") == ["4.00", "0.80", "3, 3"]
     assert cells(made, "RTHO") == ["30.0", "6.00", "1, 1"]
     assert not any(line.startswith("| HD") for line in made)
-    assert cells(made, "plain eager loop, DataLoader, bf16") == ["5.00", "2.50"]
+    assert cells(made, "plain eager loop, DataLoader, bf16") == ["5.00", "2.500"]
 
 
 def test_without_a_plain_step_there_is_no_ratio(leave, loop):
     leave("time_short", "CIFAR-10", "RTHO", 50.0, **timed(30.0))
-    assert cells(timing.timing(), "RTHO") == ["30.0", "1, 1"]
+    assert cells(speed.timing(), "RTHO") == ["30.0", "1, 1"]
 
 
 def test_a_training_that_was_stopped_has_a_time(leave):
     leave("large", "CIFAR-100", "Fixed", 10.0, status="interrupted", epochs=200, **timed(9.0))
-    assert cells(timing.large(), "Fixed") == ["9.00", "1, 1"]
+    assert cells(speed.large(), "Fixed") == ["9.00", "1, 1"]
 
 
-def test_without_runs_the_plain_loop_is_still_told(loop):
-    made = timing.timing()
+def test_without_runs_the_plain_loop_is_still_shown(loop):
+    made = speed.timing()
     assert made[:2] == ["Not run yet.", ""]
-    assert cells(made, "plain eager loop, DataLoader, fp32") == ["6.00", "3.00"]
+    assert cells(made, "plain eager loop, DataLoader, fp32") == ["6.00", "3.000"]

@@ -338,7 +338,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(tmp_path, m
 
 @pytest.mark.parametrize("stays_full", [False, True])
 def test_a_full_disk_costs_no_file_that_was_written_and_the_run_goes_on(stays_full, tmp_path, monkeypatch):
-    write, checkpoints, notes = records.write_atomically, [], Notes()
+    write, checkpoints, notes = records.folder.write_atomically, [], Notes()
 
     def full(path, content):
         checkpoints.extend([path] * (path.name == records.CHECKPOINT))
@@ -347,7 +347,7 @@ def test_a_full_disk_costs_no_file_that_was_written_and_the_run_goes_on(stays_fu
         write(path, content)
 
     with monkeypatch.context() as patch:
-        for module in (records, checkpoint):
+        for module in (records.folder, checkpoint):
             patch.setattr(module, "write_atomically", full)
         with pytest.raises(OSError, match="No space left"):
             run(tiny(epochs=4), tmp_path, device="cpu", checkpoint_seconds=0, watchers=[notes])

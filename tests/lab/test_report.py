@@ -19,7 +19,7 @@ from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.curves import over_seeds
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.layout import describe
-from mlrsnet.lab.report.pictures import Line, Panel, limits, training
+from mlrsnet.lab.report.pictures import Line, Panel, limits, meta_training, training
 from mlrsnet.lab.report.styles import COLOURS, Style, styles
 from mlrsnet.lab.report.tables import Report, Table, build
 
@@ -221,7 +221,7 @@ def test_a_difference_to_the_paper_is_shown_only_at_its_scale(tmp_path, scale):
     assert ("-0.26" in html) is comparable
     for text in (html, markdown):
         assert ("paper (at another scale)" in text) is not comparable
-        assert ("not of the paper" in text) is not comparable
+        assert ("not at the paper" in text) is not comparable
 
 
 def test_runs_of_another_scale_in_the_same_folder_are_not_averaged_with_it(tmp_path):
@@ -284,8 +284,8 @@ def test_rows_we_cannot_run_say_why(tmp_path):
     leave_recipe(tmp_path, ["L4", "Fixed"], cells=cells)
     leave_run(tmp_path / "a", row="Fixed")
     html, markdown = texts(tmp_path)
-    assert "- L4: not there yet: not implemented" in markdown
-    assert "not there yet: not implemented" in html
+    assert "- L4: not run: not implemented" in markdown
+    assert "not run: not implemented" in html
     assert line_of(markdown, "L4")[3] == "89.15 ± 0.14"
 
 
@@ -664,3 +664,17 @@ def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
     (tmp_path / "a" / "schedule.safetensors").write_bytes(b"damaged")
     assert read_report(tmp_path).runs[0].alone() == []
     write_report(tmp_path)
+
+
+def test_only_rows_that_learn_a_network_are_drawn_as_learned(tmp_path):
+    leave_run(tmp_path / "hd", row="HD")
+    lines = [
+        json.loads(line) | {"hypergradient": 0.1}
+        for line in (tmp_path / "hd" / "epochs.jsonl").read_text().splitlines()
+    ]
+    (tmp_path / "hd" / "epochs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    leave_run(tmp_path / "ours", row="MLR-SNet", learned=True)
+    table = only_table(tmp_path)
+    alts = [picture.alt for picture in meta_training(table, styles([table.rows]))]
+    assert alts
+    assert all("MLR-SNet" in alt and "HD" not in alt for alt in alts)

@@ -9,7 +9,7 @@ from mlrsnet.cli.parser import Parser, add_command
 
 def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Add the command and its actions."""
-    runs = add_command(commands, "runs", "list, show and resume runs")
+    runs = add_command(commands, "runs", "list, show, resume and pack runs")
     actions = runs.add_subparsers(title="actions", required=True, metavar="ACTION")
     found = add_command(
         actions, "list", "every run below a folder", "With test accuracy (%) or perplexity of the last and best epoch."
@@ -25,6 +25,14 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     add_data(resume)
     add_tensorboard(resume)
     resume.set_defaults(run=_resume)
+    pack = add_command(
+        actions, "pack", "ended runs as one file per column", "list, show and report read packs as they read folders."
+    )
+    pack.add_argument("folder", type=Path, help="runs are found at all depths below it")
+    pack.set_defaults(run=_pack)
+    unpack = add_command(actions, "unpack", "the reverse of pack: a folder for each run")
+    unpack.add_argument("folder", type=Path, help="packs are found at all depths below it")
+    unpack.set_defaults(run=_unpack)
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -37,3 +45,11 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _resume(arguments: argparse.Namespace) -> None:
     screen("runs").show_resume(arguments.folder, arguments.device, arguments.data, arguments.tensorboard)
+
+
+def _pack(arguments: argparse.Namespace) -> None:
+    screen("runs").pack_runs(arguments.folder)
+
+
+def _unpack(arguments: argparse.Namespace) -> None:
+    screen("runs").unpack_runs(arguments.folder)

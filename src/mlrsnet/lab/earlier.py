@@ -9,7 +9,7 @@ from mlrsnet.lab.spec import RunSpec
 
 def earlier_run(folder: Path | None, spec: RunSpec) -> Record | None:
     """The run that the folder already holds, or None. Refuses a run of another spec, or of files that have changed since."""
-    if folder is None or not (folder / records.RECORD).is_file():
+    if folder is None or not records.holds(folder):
         return None
     earlier = records.read(folder)
     if earlier.spec != spec.to_dict():

@@ -149,7 +149,7 @@ def _without_choice(job: Job) -> Record:
 
 def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exception) -> Record:
     """The record that a failed run left. A run that failed before it wrote one gets one here."""
-    if (folder / records.RECORD).is_file():
+    if records.holds(folder):
         left = records.read(folder)
         if left.status == records.FAILED:
             return left

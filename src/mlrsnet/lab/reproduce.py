@@ -15,7 +15,7 @@ from mlrsnet.lab import records
 from mlrsnet.lab.recipe_runs import run_recipe, run_study
 from mlrsnet.lab.recipes import RECIPES, STUDIES
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.report import write_report
+from mlrsnet.lab.report import Report, read_report, save_report
 from mlrsnet.lab.several import Outcome, Watch
 
 ALL = "all"
@@ -29,10 +29,12 @@ SUMMARY = "all.json"
 class Reproduction(Outcome):
     """What was run.
 
-    page: the report, or None if there is nothing to report on or matplotlib is missing.
+    report: what was gathered from the folder, or None if there is nothing to report on.
+    page: where the report was written, or None if there is none or matplotlib is missing.
     seconds: how long everything took.
     """
 
+    report: Report | None = None
     page: Path | None = None
     seconds: float = 0.0
 
@@ -77,7 +79,7 @@ def reproduce(
             done.failures.append(f"{one}: {error}")
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
-    done.page = _report(out, tell)
+    done.report, done.page = _report(out, tell)
     done.seconds = time.perf_counter() - start
     if name == ALL:
         _write_summary(out, scale, done)
@@ -97,15 +99,16 @@ def _line(record: Record) -> str:
     return f"{record.folder or labels['column'] + ', ' + labels['row']}: {record.data.get('error')}"
 
 
-def _report(out: Path, tell: Callable[[str], object]) -> Path | None:
+def _report(out: Path, tell: Callable[[str], object]) -> tuple[Report | None, Path | None]:
     """Write the page, unless there is nothing to report on. Without matplotlib the runs still count; say how to get the page."""
-    if not out.is_dir() or not any(path for kind in (records.RECORD, records.STUDY) for path in out.rglob(kind)):
-        return None
+    if not out.is_dir() or not (any(records.find(out)) or any(out.rglob(records.STUDY))):
+        return None, None
+    report = read_report(out)
     try:
-        return write_report(out)[0]
+        return report, save_report(report, out)[0]
     except ImportError as error:
         tell(f"no report: {error}; then `mlrsnet report {out}` makes it")
-        return None
+        return report, None
 
 
 def _write_summary(out: Path, scale: str, done: Reproduction) -> None:

@@ -45,8 +45,7 @@ def resume(
         watch: returns the watchers of a run.
         tell: is called with one line for everything that is left as it is.
     """
-    single = (folder / records.RECORD).is_file()
-    runs = Runs([records.read(folder)], []) if single else read_below(folder)
+    runs = Runs([records.read(folder)], []) if records.holds(folder) else read_below(folder)
     if not runs.found and not runs.unreadable:
         raise ValueError(f"there are no runs below {folder}: pass a run's folder, or one above runs")
     for message in runs.unreadable:

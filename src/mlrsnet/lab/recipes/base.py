@@ -1,4 +1,4 @@
-"""A recipe: a table or figure of the paper as runs of the lab."""
+"""A recipe: a table or figure of the paper, as runs of the lab."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ SGDR_NOTE = (
     "ends, as in the paper."
 )
 SCALES = ("smoke", "short", "paper")
-"""smoke: a CPU, embedded data, minutes. short: a GPU, minutes; horizon, milestones and T_val scaled together. paper: its own."""
+"""smoke: minutes on a CPU, embedded data. short: a GPU, fewer epochs; milestones and T_val are scaled too. paper: its own."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting that is chosen by the validation result of short trainings, one for each value, with the first seed."""
+    """A setting that is chosen by the validation result of short trainings, one per value, with the first seed."""
 
     option: str
     values: tuple[float, ...]
@@ -30,9 +30,9 @@ class Choice:
 class Cell:
     """One number of a table: a row's method on a column's task.
 
-    spec is without its seed, and None where `missing` says why there is nothing to run; paper is (mean, deviation).
-    learned_in is the (row, column) whose run, of the same seed, leaves the schedule that this one is trained with.
-    choice is the option of the schedule that is chosen first. optional: it needs what few have, and is left out without it.
+    spec has no seed; it is None if there is nothing to run, and `missing` says why. paper is (mean, deviation).
+    learned_in is the (row, column) whose run with the same seed leaves the schedule that this one is trained with.
+    choice is an option of the schedule that is chosen first. optional: left out if its data, which few people have, are missing.
     """
 
     row: str
@@ -63,7 +63,7 @@ class Average:
 
 
 def no_averages(scale: str) -> Sequence[Average]:
-    """Most tables are of single columns."""
+    """For tables of single columns, as most are."""
     return ()
 
 
@@ -71,10 +71,10 @@ def no_averages(scale: str) -> Sequence[Average]:
 class Recipe:
     """How to make a table: `make(scale)` are its numbers, `claim` is what the paper says of it.
 
-    notes: what a reader must know, by scale, under "all" for every one.
-    paper_setting: by scale, how the paper's numbers were obtained where ours were not.
+    notes: what a reader must know, by scale; under "all" for every scale.
+    paper_setting: by scale, how the paper's setting differs from ours.
     averages: by scale, tables over several columns.
-    stand_in: the smoke scale keeps the names of the paper's columns, though small data and networks stand in for them.
+    stand_in: at scale smoke, small data and networks stand in for those that the columns name.
     for_cpu: the scales that need no GPU.
     """
 
@@ -90,11 +90,11 @@ class Recipe:
     for_cpu: tuple[str, ...] = ("smoke",)
 
     def cells(self, scale: str) -> list[Cell]:
-        """Its numbers; a column that is not what its name says says so."""
+        """Its numbers; a column that stands in for another says so."""
         return [_renamed(cell) if self.stand_in and scale == "smoke" else cell for cell in self.make(scale)]
 
     def describe(self, scale: str, seeds: Sequence[int], absent: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """For the report: every row and column, those without runs too; `absent`: columns whose data is not there, and why."""
+        """For the report: every row and column, also without runs; `absent`: columns whose data are missing, and why."""
         cells = self.cells(scale)
         sgdr = (SGDR_NOTE,) if any(cell.row == SGDR for cell in cells) else ()
         return {
@@ -164,5 +164,5 @@ def _renamed(cell: Cell) -> Cell:
 
 
 def slug(words: str) -> str:
-    """A name that every file system takes."""
+    """A name that every file system accepts."""
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "x"

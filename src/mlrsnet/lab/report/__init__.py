@@ -12,15 +12,18 @@ HTML, MARKDOWN = "report.html", "report.md"
 
 
 def read_report(folder: Path) -> Report:
-    """What there is to say about the runs below a folder."""
+    """Everything that a report says about the runs below a folder."""
     return build(gather(folder))
+
+
+def save_report(report: Report, out: Path) -> tuple[Path, Path]:
+    """Write `report.html` and `report.md` into the folder `out`."""
+    html, text = out / HTML, out / MARKDOWN
+    write_atomically(html, page(report).encode())
+    write_atomically(text, markdown(report).encode())
+    return html, text
 
 
 def write_report(folder: Path, out: Path | None = None) -> tuple[Path, Path]:
     """Write `report.html` and `report.md` about the runs below `folder` into `out`, by default `folder` itself."""
-    report = read_report(folder)
-    target = folder if out is None else out
-    html, text = target / HTML, target / MARKDOWN
-    write_atomically(html, page(report).encode())
-    write_atomically(text, markdown(report).encode())
-    return html, text
+    return save_report(read_report(folder), folder if out is None else out)

@@ -1,6 +1,7 @@
 """What lies below a folder: runs, the recipes they belong to, and what could not be read."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,15 @@ PAPER_SCALE = "paper"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One place in a recipe's table: the paper's number, and why we have none where we cannot have one."""
+class Target:
+    """One place in a recipe's table: the paper's number, and why there is none of ours."""
 
     paper: Stat | None = None
     missing: str = ""
 
 
 @dataclass(frozen=True)
-class Average:
+class AveragePlan:
     """One more table: means over these columns, beside the paper's."""
 
     title: str
@@ -34,8 +35,8 @@ class Average:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What `mlrsnet reproduce` set out to do."""
+class Plan:
+    """A recipe.json: what `mlrsnet reproduce` planned to run."""
 
     name: str
     scale: str
@@ -45,9 +46,9 @@ class Recipe:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     num_seeds: int
-    cells: dict[tuple[str, str], Cell]
+    targets: dict[tuple[str, str], Target]
     paper_setting: str = ""
-    averages: tuple[Average, ...] = ()
+    averages: tuple[AveragePlan, ...] = ()
 
     @property
     def comparable(self) -> bool:
@@ -56,8 +57,8 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Study:
-    """What `mlrsnet reproduce` has computed where there is nothing to train: the file as it is."""
+class Findings:
+    """A study.json: what `mlrsnet reproduce` computed without training; `data` is the file as it is."""
 
     title: str
     scale: str
@@ -68,37 +69,37 @@ class Study:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Recipes with their runs, runs of no recipe, and (place, reason) of what could not be read."""
+    """Everything that a report says, read once: plans with their runs, runs of no recipe, (place, reason) of damaged files."""
 
     name: str
-    recipes: list[tuple[Recipe, list[Run]]]
+    plans: list[tuple[Plan, list[Run]]]
     loose: list[Run]
     unreadable: list[tuple[str, str]]
-    studies: list[Study]
+    findings: list[Findings]
 
 
 def gather(root: Path) -> Gathered:
     """Everything below `root`; one ValueError if there is no run at all."""
-    folders = list(records.find(root))
-    if not folders and not any(root.rglob(STUDY)):
+    folders, files = list(records.find(root)), _files(root)
+    if not folders and not files[STUDY]:
         raise ValueError(f"there is no run below {root}: pass a folder that `mlrsnet train` or `reproduce` has written")
     unreadable: list[tuple[str, str]] = []
-    recipes = dict(_read_all(root, RECIPE, parse, unreadable))
-    studies = [study for _, study in _read_all(root, STUDY, parse_study, unreadable)]
+    plans = dict(_read_all(root, files[RECIPE], parse, unreadable))
+    findings = [found for _, found in _read_all(root, files[STUDY], parse_findings, unreadable)]
     runs = list(_runs(root, folders, unreadable))
     groups: dict[tuple[Path, str, str], list[Run]] = {
-        (folder, recipe.name, recipe.scale): [] for folder, recipe in recipes.items()
+        (folder, plan.name, plan.scale): [] for folder, plan in plans.items()
     }
     loose = []
     for run in runs:
-        key = _home(root, run, recipes)
+        key = _home(root, run, plans)
         if key is None:
             loose.append(run)
         else:
             groups.setdefault(key, []).append(run)
-    pairs = [(_recipe_of(key, recipes), group) for key, group in groups.items()]
+    pairs = [(_plan_of(key, plans), group) for key, group in groups.items()]
     pairs.sort(key=lambda pair: _in_order(pair[0]))
-    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), studies)
+    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), findings)
 
 
 def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) -> Iterator[Run]:
@@ -109,10 +110,19 @@ def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) ->
             unreadable.append((folder.relative_to(root).as_posix(), _reason(error, root)))
 
 
+def _files(root: Path) -> dict[str, list[Path]]:
+    """What `mlrsnet reproduce` left above its runs, by name."""
+    found: dict[str, list[Path]] = {RECIPE: [], STUDY: []}
+    for place, _, names in os.walk(root):
+        for name in found.keys() & set(names):
+            found[name].append(Path(place, name))
+    return {name: sorted(paths) for name, paths in found.items()}
+
+
 def _read_all(
-    root: Path, name: str, parse: Callable[[Any], T], unreadable: list[tuple[str, str]]
+    root: Path, paths: list[Path], parse: Callable[[Any], T], unreadable: list[tuple[str, str]]
 ) -> Iterator[tuple[Path, T]]:
-    for path in sorted(root.rglob(name)):
+    for path in paths:
         try:
             yield path.parent, parse(json.loads(path.read_text()))
         except (ValueError, OSError, RecursionError) as error:
@@ -124,38 +134,40 @@ def _reason(error: Exception, root: Path) -> str:
     return str(error).replace(f"{root}/", "")
 
 
-def _home(root: Path, run: Run, recipes: dict[Path, Recipe]) -> tuple[Path, str, str] | None:
-    """The recipe a run belongs to. One of another scale in the same folder is kept apart: it is not the same thing."""
+def _home(root: Path, run: Run, plans: dict[Path, Plan]) -> tuple[Path, str, str] | None:
+    """The plan a run belongs to; a run of another scale in the same folder is kept apart."""
     name = run.labels.get("recipe")
     if name is None or not {"row", "column"} <= run.labels.keys():
         return None
     for folder in (root / run.folder, *(root / run.folder).parents):
-        recipe = recipes.get(folder)
-        if recipe is not None and name == recipe.name and run.labels.get("scale", recipe.scale) == recipe.scale:
-            return folder, recipe.name, recipe.scale
+        plan = plans.get(folder)
+        if plan is not None and name == plan.name and run.labels.get("scale", plan.scale) == plan.scale:
+            return folder, plan.name, plan.scale
     return root, name, run.labels.get("scale", "")
 
 
-def _recipe_of(key: tuple[Path, str, str], recipes: dict[Path, Recipe]) -> Recipe:
+def _plan_of(key: tuple[Path, str, str], plans: dict[Path, Plan]) -> Plan:
     folder, name, scale = key
-    known = recipes.get(folder)
+    known = plans.get(folder)
     if known is not None and (known.name, known.scale) == (name, scale):
         return known
-    return Recipe(name, scale, name, "", (), (), (), 0, {})
+    return Plan(name, scale, name, "", (), (), (), 0, {})
 
 
-def _in_order(recipe: Recipe) -> tuple[list[tuple[int, str]], str]:
+def _in_order(plan: Plan) -> tuple[list[tuple[int, str]], str]:
     """Names by their letters, numbers in them by value: table2 before table10."""
-    words = "".join(letter if letter.isdecimal() else f" {letter} " for letter in recipe.name).split()
-    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words], recipe.scale
+    words = "".join(letter if letter.isdecimal() else f" {letter} " for letter in plan.name).split()
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words], plan.scale
 
 
-def parse(data: Any) -> Recipe:
-    """The recipe of a recipe.json; one ValueError if it is not one."""
+def parse(data: Any) -> Plan:
+    """The plan of a recipe.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise ValueError(f"{RECIPE} has no name: run `mlrsnet reproduce` again, which writes it anew")
-    cells = {(str(cell.get("row")), str(cell.get("column"))): _cell(cell) for cell in map(table, _list(data, "cells"))}
-    return Recipe(
+    targets = {
+        (str(cell.get("row")), str(cell.get("column"))): _target(cell) for cell in map(table, _list(data, "cells"))
+    }
+    return Plan(
         name=data["name"],
         scale=str(data.get("scale") or ""),
         title=str(data.get("title") or data["name"]),
@@ -164,29 +176,29 @@ def parse(data: Any) -> Recipe:
         rows=tuple(map(str, _list(data, "rows"))),
         columns=tuple(map(str, _list(data, "columns"))),
         num_seeds=len(_list(data, "seeds")),
-        cells=cells,
+        targets=targets,
         paper_setting=str(data.get("paper_setting") or ""),
         averages=tuple(_average(one) for one in map(table, _list(data, "averages"))),
     )
 
 
-def parse_study(data: Any) -> Study:
-    """The study of a study.json; one ValueError if it is not one."""
+def parse_findings(data: Any) -> Findings:
+    """The findings of a study.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("title"), str):
         raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it anew")
     notes = tuple(map(str, _list(data, "notes")))
-    return Study(data["title"], str(data.get("scale") or ""), str(data.get("claim") or ""), notes, data)
+    return Findings(data["title"], str(data.get("scale") or ""), str(data.get("claim") or ""), notes, data)
 
 
-def _cell(cell: dict[str, Any]) -> Cell:
-    return Cell(_paper(cell.get("paper")), str(cell.get("missing") or ""))
+def _target(cell: dict[str, Any]) -> Target:
+    return Target(_paper(cell.get("paper")), str(cell.get("missing") or ""))
 
 
-def _average(one: dict[str, Any]) -> Average:
+def _average(one: dict[str, Any]) -> AveragePlan:
     last, best = (
         {str(row): _paper(value) for row, value in table(one.get(key)).items()} for key in ("paper", "paper_best")
     )
-    return Average(str(one.get("title")), tuple(map(str, _list(one, "columns"))), last, best)
+    return AveragePlan(str(one.get("title")), tuple(map(str, _list(one, "columns"))), last, best)
 
 
 def _paper(paper: Any) -> Stat | None:

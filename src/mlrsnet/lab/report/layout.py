@@ -1,20 +1,21 @@
-"""A table as columns of text, the same for the page and for Markdown."""
+"""A table as columns of text, for the page and for Markdown."""
 
 from dataclasses import dataclass
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
-from mlrsnet.lab.report.tables import Section, Study, Table
+from mlrsnet.lab.report.tables import Section, Table
 
 HOW_TO_READ = (
-    "The last epoch's test result is what counts: mean ± sample standard deviation over the runs that have come to their "
-    "end; runs that have not are listed, not averaged. Nothing was selected on test data; the best epoch is shown beside, "
-    "not used. The best mean of a table is bold. Train loss and seconds per epoch are means too."
+    "The test result of the last epoch counts: mean ± sample standard deviation over the runs that have ended; other runs are "
+    "listed, not averaged. Nothing was selected on test data: the best epoch is shown, not used. The best mean of a table is "
+    "bold. Train loss and seconds per epoch are means too."
 )
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, one text a row, and which of them are set in bold."""
+    """A heading, one text per row, and the rows that are bold."""
 
     title: str
     cells: list[str]
@@ -23,7 +24,7 @@ class Column:
 
 
 def columns(table: Table) -> list[Column]:
-    """What there is to show; columns that would be empty are left out, the first two never."""
+    """The columns to show; empty ones are left out, except the first two."""
     rows = table.rows
     paper = "paper" if table.comparable else f"paper ({table.paper_setting or 'at another scale'})"
     best = frozenset(index for index, row in enumerate(rows) if row.wins)
@@ -44,22 +45,22 @@ def columns(table: Table) -> list[Column]:
 
 
 def remarks(table: Table) -> list[tuple[str, str]]:
-    """(row, remark) of everything that a reader must know before reading the numbers."""
+    """(row, remark) of everything that a reader must know about the numbers."""
     return [(row.name, remark) for row in table.rows for remark in row.remarks]
 
 
 def describe(table: Table) -> str:
-    """What a table measures and what its runs share; without any run nobody has said what it would measure."""
+    """What a table measures and what its runs share; only runs say what is measured."""
     if not any(row.runs for row in table.rows):
         return "Not run."
     metric = table.metric
     better = "higher" if metric.higher_is_better else "lower"
     shared = f" All runs: {table.settings}." if table.settings else ""
     title = metric.title.removeprefix("test ") if table.trials else metric.title
-    how = " The validation result has made the choice; test results stand beside it." if table.trials else ""
+    how = " The setting was chosen by the validation result; test results are shown beside it." if table.trials else ""
     return f"{title.capitalize()}, {better} is better.{how}{shared}"
 
 
-def heading(section: Section | Study) -> str:
-    """Its title and, where there is one, its scale."""
+def heading(section: Section | Findings) -> str:
+    """Its title, and its scale if there is one."""
     return f"{section.title} [scale: {section.scale}]" if section.scale else section.title

@@ -1,10 +1,11 @@
-"""The report as GitHub Markdown: the same tables, no pictures."""
+"""The report as GitHub Markdown: the same tables, without pictures."""
 
 import re
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
 from mlrsnet.lab.report.studies import grids
-from mlrsnet.lab.report.tables import Report, Section, Study, Table
+from mlrsnet.lab.report.tables import Report, Section, Table
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -24,7 +25,7 @@ def markdown(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line.
+    """Text that Markdown shows unchanged, on one line.
 
     >>> print(escape("a|b <script>"))
     a\\|b \\<script\\>
@@ -41,7 +42,7 @@ def _section(section: Section) -> list[str]:
     return parts
 
 
-def _study(study: Study) -> list[str]:
+def _study(study: Findings) -> list[str]:
     notes = "\n".join(f"- {escape(note)}" for note in study.notes)
     parts = [f"## {escape(heading(study))}", escape(study.claim), notes]
     for grid in grids(study):

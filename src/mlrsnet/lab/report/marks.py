@@ -1,4 +1,4 @@
-"""Small drawings inside tables: a row's line as the pictures draw it, and its result as a dot among the others."""
+"""Small drawings in tables: a row's line style, and its result as a dot on a common scale."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -21,9 +21,9 @@ def swatch(style: Style) -> Html:
 
 
 def span(table: Table) -> tuple[float, float] | None:
-    """The values at the left and right end of the dots; None with fewer than two rows to compare.
+    """The values at the left and right end of the scale; None with fewer than two rows to compare.
 
-    The end of the worse side stops where it would leave no room to tell the better ones apart.
+    A row that is far worse than the others ends up at the edge, so that the others can be told apart.
     """
     ours = [value for row in table.rows if (value := row.stat(table.deciding))]
     if len(ours) < 2:

@@ -1,4 +1,4 @@
-"""HTML in which text from files cannot become markup: whatever is not `Html` already is escaped on its way in."""
+"""HTML in which text from files cannot become markup: everything that is not `Html` is escaped."""
 
 from collections.abc import Iterable
 from html import escape

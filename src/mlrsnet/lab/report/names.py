@@ -1,4 +1,4 @@
-"""Groups of equal runs, and names for them made of what differs."""
+"""Groups of equal runs, and names for them from what differs."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -11,10 +11,10 @@ from mlrsnet.lab.report.runs import Run
 
 WHICH = ("schedule", "schedule_options.schedule")
 FIRST = (*WHICH, "optimizer", "lr")
-"""Named first, and all of them where nothing differs."""
+"""Named first; if nothing differs, all of them are named."""
 
 NOT_EVERYONES = ("lr", "schedule_options.", "optimizer_options.")
-"""Settings that a schedule or an optimizer may not have: no words are lost on that."""
+"""Settings that a schedule or an optimizer may not have; then they are not mentioned."""
 
 
 def by(key: Callable[[Run], Any], runs: Iterable[Run]) -> list[list[Run]]:
@@ -26,7 +26,7 @@ def by(key: Callable[[Run], Any], runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def same_spec(run: Run) -> str:
-    """A key that runs share when only their seeds differ, or a default that one of them says and the other does not."""
+    """A key that runs share if only their seeds differ; a default counts the same whether it is given or not."""
     return json.dumps(defaults(run.spec) | settings(run.spec), sort_keys=True)
 
 
@@ -53,7 +53,7 @@ def settings(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def defaults(spec: dict[str, Any]) -> dict[str, str]:
-    """Options of this schedule and this optimizer as they are unless given; those that only a training finds out are left out.
+    """Default options of this schedule and optimizer; those that depend on the training are left out.
 
     >>> defaults({"schedule": "learned", "optimizer": "sgdm"})["schedule_options.schedule"]
     'universal'
@@ -74,21 +74,21 @@ def plain(value: Any) -> str:
 
 
 def different(specs: list[dict[str, Any]]) -> list[str]:
-    """The settings in which these specs are not all alike, the telling ones first."""
+    """The settings in which these specs differ, the most important first."""
     flat = [settings(spec) for spec in specs]
     keys = dict.fromkeys((*FIRST, *(key for one in flat for key in one)))
     return [key for key in keys if len({one.get(key) for one in flat}) > 1]
 
 
 def shared(runs: list[Run], key: str) -> str:
-    """A setting that all of these runs share, as text; empty where they do not."""
+    """A setting that all of these runs share, as text; empty if they do not."""
     values = {settings(run.spec).get(key) for run in runs}
     value = values.pop() if len(values) == 1 else None
     return "" if value in (None, "null") else str(value)
 
 
 def name(spec: dict[str, Any], keys: Iterable[str]) -> str:
-    """These settings in words; what is no setting of this schedule or optimizer is left out.
+    """These settings in words; those that this schedule or optimizer does not have are left out.
 
     >>> name({"schedule": "cosine", "optimizer": "sgd", "lr": 0.1, "clip_norm": None}, [*FIRST, "clip_norm"])
     'cosine, sgd, lr 0.1, no clip_norm'
@@ -107,7 +107,7 @@ def _word(key: str, value: str | None) -> str:
 
 
 def names(groups: list[list[Run]]) -> list[str]:
-    """One name a group: its schedule, and what else tells it from the others."""
+    """One name per group: its schedule, and what else distinguishes it from the others."""
     specs = [group[0].spec for group in groups]
     keys = dict.fromkeys((*WHICH, *different(specs))) if len(groups) > 1 else dict.fromkeys(FIRST)
     return [name(spec, keys) for spec in specs]

@@ -1,4 +1,4 @@
-"""Numbers: what counts as one in a file, their mean and spread, and how all of them are printed."""
+"""Numbers: which values of a file count as one, their mean and spread, and how they are printed."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Stat:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, or None for whatever else stands in a file.
+    """A finite number, or None for anything else in a file.
 
     >>> number(3), number("3"), number(float("nan")), number(True)
     (3.0, None, None, None)
@@ -32,7 +32,7 @@ def number(value: Any) -> float | None:
 
 
 def stat(values: Iterable[float | None]) -> Stat | None:
-    """Over what is there; None where nothing is.
+    """Over the values that are there; None if there are none.
 
     >>> stat([1.0, None, 3.0])
     Stat(mean=2.0, std=1.4142135623730951)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
 from mlrsnet.lab.report.marks import dots, span, swatch
 from mlrsnet.lab.report.markup import Html, element, join
@@ -14,17 +15,17 @@ from mlrsnet.lab.report.pictures import Picture, meta_training, render, training
 from mlrsnet.lab.report.runs import Run
 from mlrsnet.lab.report.studies import grids, panels
 from mlrsnet.lab.report.styles import Style, styles
-from mlrsnet.lab.report.tables import Report, Row, Section, Study, Table
+from mlrsnet.lab.report.tables import Report, Row, Section, Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""The browser itself then refuses whatever would come from elsewhere."""
+"""With it the browser refuses anything from another place."""
 
 UNREADABLE = "unreadable"
 LEARNING = (
-    "How the schedules were learned: the LR they set, and the hypergradient that moved them; and what each of the networks, from "
-    "the first (light) to the last (black), says by itself while the loss stays the same."
+    "How the schedules were learned: the LR they set, and the hypergradient that changed them; and the LR of each network, from "
+    "the first (light) to the last (black), while the loss stays the same."
 )
-DOTS = "In the small drawings a dot is our mean, the line through it its spread, and a ring the paper's mean."
+DOTS = "In the small drawings a dot is our mean, the line through it the standard deviation, a ring the paper's mean."
 
 
 def page(report: Report) -> str:
@@ -88,7 +89,7 @@ def _section(anchor: str, section: Section, looks: dict[str, Style]) -> Html:
     return element("section", join(parts, "\n"), id=anchor)
 
 
-def _opening(section: Section | Study, warning: str = "") -> list[Html]:
+def _opening(section: Section | Findings, warning: str = "") -> list[Html]:
     scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
     parts = [element("h2", section.title, *scale)]
     if section.claim:
@@ -100,7 +101,7 @@ def _opening(section: Section | Study, warning: str = "") -> list[Html]:
     return parts
 
 
-def _study(anchor: str, study: Study) -> Html:
+def _study(anchor: str, study: Findings) -> Html:
     parts = _opening(study)
     for grid in grids(study):
         shown = grid.columns
@@ -181,7 +182,7 @@ def _image(picture: Picture) -> Html:
 def _legend(table: Table, looks: dict[str, Style]) -> Html:
     rows = [row for row in table.rows if row.runs]
     keys = [element("span", swatch(looks[row.name]), _legend_name(row), class_="key") for row in rows]
-    bands = "Mean over seeds; the band goes from the lowest to the highest."
+    bands = "Mean over seeds; the band spans the lowest and the highest."
     return join([*keys, element("span", bands, class_="how")], " ")
 
 

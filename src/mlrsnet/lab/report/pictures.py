@@ -1,6 +1,6 @@
 """The pictures of a table: training loss, test metric and LR over epochs, and how a schedule was learned.
 
-No text of a file is drawn, only numbers: titles and legend stand beside the pictures, as text of the page.
+Only numbers are drawn, no text from files: titles and legends are text of the page.
 """
 
 import io
@@ -28,12 +28,12 @@ FIXED: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
 }
 DECADES = 6
-"""A log axis shows at most this many: beyond them a schedule's last steps, or an explosion, would flatten the rest."""
+"""A log axis shows at most this many; otherwise a schedule's last steps, or a diverging loss, would flatten the rest."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image and what to say around it."""
+    """An image, its title and its text for those who cannot see it."""
 
     title: str
     alt: str
@@ -64,7 +64,7 @@ class Panel:
 
 
 def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
-    """Training loss, test metric and LR; what no run has recorded is left out."""
+    """Training loss, test metric and LR, as far as they were recorded."""
     metric = table.metric
     panels = [
         Panel("training loss", _lines(table.rows, styles, lambda run: run.series("train_loss"))),
@@ -80,8 +80,8 @@ def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
 
 
 def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
-    """Where schedules were learned: gamma with the LR (gamma times the factor) below it, and the hypergradient."""
-    rows = [row for row in table.rows if any(len(run.series("hypergradient")[0]) for run in row.runs)]
+    """For learned schedules: gamma and the LR (gamma times the factor), and the hypergradient."""
+    rows = [row for row in table.rows if any(_learns_a_network(run) for run in row.runs)]
     if not rows:
         return []
     rates, gammas = _lines(rows, styles, Run.lr), _lines(rows, styles, lambda run: run.series("gamma"))
@@ -98,6 +98,11 @@ def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
     return [render(panel) for panel in panels if panel.lines]
 
 
+def _learns_a_network(run: Run) -> bool:
+    """HD and RTHO have a hypergradient too, but no network, and so no gamma."""
+    return all(len(run.series(name)[0]) for name in ("hypergradient", "gamma"))
+
+
 def _alone(row: Row) -> list[Line]:
     """The networks of one run, from the first (light) to the last (black)."""
     found = drawn(row)[0].alone() if row.runs else []
@@ -111,7 +116,7 @@ def _alone(row: Row) -> list[Line]:
 
 
 def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
-    """Loss along random rays from the solutions, where it was measured."""
+    """Loss along random rays from the solutions, if it was measured."""
     panels = [
         Panel(title, _lines(table.rows, styles, lambda run, part=part: run.ray(part)), x="distance")  # type: ignore[misc]
         for title, part in (("training loss along random rays", "train"), ("test loss along random rays", "test"))
@@ -125,7 +130,7 @@ def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Po
 
 
 def render(panel: Panel) -> Picture:
-    """An SVG, or a PNG where that is smaller; the same panel gives the same bytes."""
+    """An SVG, or a PNG if the SVG is large; the same panel gives the same bytes."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -174,7 +179,7 @@ def _log_ticks(axes: Any, there: np.ndarray[Any, Any]) -> None:
 
 
 def _plain_ticks(axis: Any, linear: bool) -> None:
-    """Within two decades 2 and 5 are easier to read than powers of ten."""
+    """Within two decades, 2 and 5 are easier to read than powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axis.set_major_locator(MaxNLocator(6, steps=(1, 2, 5, 10)) if linear else LogLocator(subs=(1, 2, 5)))
@@ -183,7 +188,7 @@ def _plain_ticks(axis: Any, linear: bool) -> None:
 
 
 def _draw_line(axes: Any, line: Line, bottom: float) -> None:
-    # What is at or below the end of a log axis, zeros above all, leaves through the bottom instead of vanishing.
+    # Values at or below the end of a log axis, such as 0, leave through the bottom instead of vanishing.
     curve, floor = line.curve, bottom / 10
     mean, low, high = (np.maximum(y, floor) for y in (curve.mean, curve.low, curve.high))
     style: Any = (0, line.style.dashes) if line.style.dashes else "-"
@@ -194,10 +199,10 @@ def _draw_line(axes: Any, line: Line, bottom: float) -> None:
 
 
 def limits(panel: Panel) -> tuple[float, float]:
-    """The y axis: all of the data, unless that hides what there is to see.
+    """The y axis: all of the data, unless that hides the differences.
 
-    A log axis keeps within `DECADES` over epochs; a zoomed one starts at what is reached after a quarter of the epochs, because the
-    first steep rise leaves no room for the differences at the end.
+    A log axis over epochs shows at most `DECADES`; a zoomed axis starts at the value after a quarter of the epochs, because the
+    steep rise at the start leaves no room for the differences at the end.
     """
     every = np.concatenate([y for line in panel.lines for y in (line.curve.low, line.curve.high)])
     every = every[np.isfinite(every)]

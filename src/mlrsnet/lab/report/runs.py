@@ -1,4 +1,4 @@
-"""A run as the report sees it: every value of its files checked once, so that nothing behind here meets a surprise."""
+"""A run as the report sees it: every value from its files is checked here, once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,12 +60,12 @@ class Run:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Where `mlrsnet reproduce` put this run; empty for a run of its own."""
+        """Where `mlrsnet reproduce` put this run; empty for other runs."""
         return {key: str(value) for key, value in table(self.record.data.get("labels")).items() if value is not None}
 
     @property
     def seed(self) -> str:
-        """In words, because a file may hold anything."""
+        """As text, because a file may hold anything."""
         return str(self.spec.get("seed", "?"))
 
     @property
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def metric(self) -> Metric:
-        """Accuracy where the record does not say."""
+        """Accuracy if the record does not say."""
         metric = table(self.record.data.get("metric"))
         if not metric:
             return Metric()
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def counts(self) -> bool:
-        """Whether it has come to its end and has a number to show: only such runs are averaged."""
+        """Whether it has ended and has a result: only such runs are averaged."""
         return self.record.ended and self.result("last") is not None
 
     @property
@@ -103,12 +103,12 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """How far it has come."""
+        """The last epoch that it reached."""
         return max([int(self.result("epoch") or 0), *(int(epoch) for epoch in self.lines)])
 
     @property
     def remark(self) -> str:
-        """What a reader must know before reading its numbers; empty for a finished run."""
+        """What a reader must know about its numbers; empty for a finished run."""
         where = f"epoch {self.epoch} of {self.spec.get('epochs', '?')}"
         if self.status == records.FINISHED:
             return "" if self.counts else "finished, without a test result"
@@ -127,12 +127,12 @@ class Run:
 
     @cached_property
     def lines(self) -> dict[float, dict[str, Any]]:
-        """Epochs in order; of one written twice, by a resumed run, the later line."""
+        """Lines by epoch, in order; a resumed run may have written one twice, then the later counts."""
         by_epoch = {number(line.get("epoch")): line for line in map(table, self.record.epochs)}
         return {epoch: by_epoch[epoch] for epoch in sorted(key for key in by_epoch if key is not None)}
 
     def series(self, key: str) -> Points:
-        """One column of the epochs, where it is there and finite."""
+        """One column of the epochs, as far as it is there and finite."""
         return points((epoch, line.get(key)) for epoch, line in self.lines.items())
 
     def ray(self, part: str) -> Points:
@@ -143,7 +143,7 @@ class Run:
         return points(zip(rays.get("distance") or [], means, strict=False))
 
     def alone(self) -> list[Points]:
-        """What each network that the run has learned says to the same loss at every step, by itself (Fig. 6a of the paper)."""
+        """The output of each network that the run learned, while the loss stays the same (Fig. 6a of the paper)."""
         folder = self.record.folder
         if folder is None or not (folder / records.SCHEDULE).is_file():
             return []
@@ -155,7 +155,7 @@ class Run:
         return [points(enumerate(unroll([net], losses.to(net.initial_state())).tolist())) for net in phases]
 
     def lr(self) -> Points:
-        """LR over epochs, from the trace of steps; from the epochs where there is no trace."""
+        """LR over epochs, from the trace of steps, or from the epochs if there is no trace."""
         steps_per_epoch = number(self.record.data.get("steps_per_epoch"))
         trace = table(self.record.trace)
         steps, rates = trace.get("step"), trace.get("lr")
@@ -174,7 +174,7 @@ def read(folder: Path, root: Path) -> Run:
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A JSON object, or an empty one for whatever else stands there."""
+    """A JSON object, or an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""What was computed instead of trained: a study.json as tables of text and lines to draw."""
+"""What was computed, not trained: a study.json as tables of text and lines to draw."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from mlrsnet.lab.report.curves import Curve
+from mlrsnet.lab.report.gather import Findings
 from mlrsnet.lab.report.layout import Column
 from mlrsnet.lab.report.numbers import NOTHING, number, short_text
 from mlrsnet.lab.report.pictures import Line, Panel
 from mlrsnet.lab.report.runs import table
 from mlrsnet.lab.report.styles import OTHERS, Style
-from mlrsnet.lab.report.tables import Study
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridText:
     """One table."""
 
     title: str
@@ -23,14 +23,14 @@ class Grid:
     columns: list[Column]
 
 
-def grids(study: Study) -> list[Grid]:
-    """Its tables; what is not a table is left out."""
+def grids(study: Findings) -> list[GridText]:
+    """Its tables; anything else is left out."""
     found = [_grid(one) for one in map(table, _list(study.data.get("grids")))]
     return [grid for grid in found if grid.columns]
 
 
-def panels(study: Study) -> list[Panel]:
-    """Its pictures, a name drawn alike in all of them; lines without points above 0 are left out."""
+def panels(study: Findings) -> list[Panel]:
+    """Its pictures; a name has the same style in all of them, and lines without points above 0 are left out."""
     figures = [table(one) for one in _list(study.data.get("figures"))]
     names = dict.fromkeys(name for one in figures for name in table(one.get("lines")))
     looks = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(names)}
@@ -38,14 +38,14 @@ def panels(study: Study) -> list[Panel]:
     return [panel for panel in found if panel.lines]
 
 
-def _grid(one: dict[str, Any]) -> Grid:
+def _grid(one: dict[str, Any]) -> GridText:
     rows = [_list(row) for row in _list(one.get("rows"))]
     columns = []
     for place, title in enumerate(map(str, _list(one.get("columns")))):
         values = [row[place] if place < len(row) else None for row in rows]
         numeric = all(value is None or number(value) is not None for value in values)
         columns.append(Column(title, [_text(value) for value in values], numeric))
-    return Grid(str(one.get("title")), str(one.get("note") or ""), columns)
+    return GridText(str(one.get("title")), str(one.get("note") or ""), columns)
 
 
 def _text(value: Any) -> str:

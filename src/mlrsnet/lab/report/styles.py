@@ -1,4 +1,4 @@
-"""How each row is drawn, the same in every picture of a report: learned schedules thick, the first of them black."""
+"""How each row is drawn, in every picture of a report: learned schedules thick, the first of them black."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from mlrsnet.lab.report.tables import Row
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#7F7F7F")
-"""Okabe and Ito's, told apart by the colour-blind, on white and on black; without their yellow, and with grey."""
+"""Okabe and Ito's, which the colour-blind can tell apart on white and on black; grey instead of yellow."""
 
 DASHES: tuple[tuple[float, ...], ...] = ((), (4, 1.5), (6, 1.5, 1, 1.5), (2, 1, 1, 1))
-"""For another round through the colours; in units of the line's width."""
+"""For the next round through the colours; in units of the line's width."""
 
 BLACK = "#000000"
 
@@ -27,13 +27,13 @@ LEARNED = [
     *(Style(BLACK, 2.4, dashes) for dashes in DASHES[:2]),
     *(Style(colour, 2.4, dashes) for dashes in DASHES[1:] for colour in reversed(COLOURS)),
 ]
-"""Two in black; where more of them meet, thick dashes in the colours that the others come to last."""
+"""Two in black; further ones are thick dashes in colours, in reverse order."""
 
 OTHERS = [Style(colour, dashes=dashes) for dashes in DASHES for colour in COLOURS]
 
 
 def styles(tables: Iterable[list[Row]]) -> dict[str, Style]:
-    """One style a name; names that meet in a table get different ones, those that never do may share."""
+    """One style per name; names in the same table get different styles, others may share one."""
     tables = [[row for row in rows if row.runs] for rows in tables]
     learned = {name for rows in tables for name in (row.name for row in rows if row.learned)}
     chosen: dict[str, Style] = {}

@@ -1,4 +1,4 @@
-"""Runs become sections, tables and rows: everything the page says, before anybody decides how it looks."""
+"""Runs become sections, tables and rows: everything that the page says, without how it looks."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet.lab import records
-from mlrsnet.lab.report.gather import Average, Cell, Gathered, Recipe, Study
+from mlrsnet.lab.report.gather import AveragePlan, Findings, Gathered, Plan, Target
 from mlrsnet.lab.report.names import by, different, name, names, same_method, same_spec, shared
-from mlrsnet.lab.report.numbers import Stat, count_text, number, stat
+from mlrsnet.lab.report.numbers import Stat, count_text, metric_text, number, stat
 from mlrsnet.lab.report.runs import LEARNED_ROW, Metric, Run, table
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way of training: its runs differ in their seeds only."""
+    """One method: its runs differ only in their seeds."""
 
     name: str
     runs: list[Run]
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def diverged(self) -> bool:
-        """Whether a run has diverged: a mean over those that are left says too much."""
+        """Whether a run diverged: a mean over the others would flatter the row."""
         return any(run.status == records.DIVERGED for run in self.runs)
 
     def stat(self, key: str) -> Stat | None:
@@ -56,13 +56,13 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's; whether that means anything is the table's to say."""
+        """Ours minus the paper's; `Table.comparable` says whether it means anything."""
         last = self.stat("last")
         return None if last is None or self.paper is None else last.mean - self.paper.mean
 
     @property
     def seeds(self) -> str:
-        """How many runs the means are over, and of how many."""
+        """How many seeds are in the means, and how many were planned."""
         runs, seeds = len(self.counted), len({run.seed for run in self.counted})
         if runs != seeds:
             return f"{count_text(runs, 'run')}, {count_text(seeds, 'seed')}"
@@ -71,9 +71,9 @@ class Row:
 
     @property
     def remarks(self) -> list[str]:
-        """Of runs that are not simply finished, and of rows without runs."""
+        """About runs that have not finished, and rows without runs."""
         if not self.runs:
-            return [f"not there yet: {self.missing}" if self.missing else "not run"]
+            return [f"not run: {self.missing}" if self.missing else "not run"]
         seeds: dict[str, list[str]] = {}
         for run in self.runs:
             seeds.setdefault(run.remark, []).append(run.seed)
@@ -82,17 +82,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that were trained on the same thing and are measured alike."""
+    """Rows with the same task and metric."""
 
     title: str
     rows: list[Row]
     metric: Metric
     comparable: bool = False
     paper_setting: str = ""
+    averaged: bool = False
 
     @property
     def trials(self) -> bool:
-        """Whether a setting was chosen among its rows, by their validation results."""
+        """Whether its rows are trials of a setting, which their validation results choose."""
         return self.title.endswith(records.CHOSEN)
 
     @property
@@ -107,7 +108,7 @@ class Table:
 
     @property
     def settings(self) -> str:
-        """What all runs share, in words; empty where there is no run."""
+        """What all runs share, in words; empty if there is no run."""
         words = [shared(self.runs, key) for key in ("task", "model", "optimizer")]
         for key, text in (("epochs", "{} epochs"), ("batch_size", "batch size {}")):
             words.append(text.format(value) if (value := shared(self.runs, key)) else "")
@@ -115,7 +116,7 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """What the tasks say about their data, such as that it is made up; of which rows, where it is not all of them."""
+        """What the tasks say about their data, such as that they are made up; with the rows, if it is not all of them."""
         said = {row.name: _distinct(_note(run) for run in row.runs) for row in self.rows if row.runs}
         found = []
         for note in _distinct(note for notes in said.values() for note in notes):
@@ -136,24 +137,24 @@ class Section:
 
     @property
     def warning(self) -> str:
-        """Why the paper's numbers are only beside ours; empty where they may be compared or there are none."""
+        """Why the paper's numbers cannot be compared with ours; empty if they can, or if there are none."""
         rows = [row for one in self.tables for row in one.rows]
         if all(row.paper is None for row in rows) or all(one.comparable for one in self.tables):
             return ""
         return (
-            f'These runs are of scale "{self.scale}", not of the paper\'s: its numbers stand beside ours for '
-            "orientation, and no difference is computed."
+            f'These runs are at scale "{self.scale}", not at the paper\'s. Its numbers are shown for orientation; no difference '
+            "is computed."
         )
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything there is to say."""
+    """Everything that a report says."""
 
     name: str
     sections: list[Section]
     unreadable: list[tuple[str, str]]
-    studies: list[Study]
+    studies: list[Findings]
 
     @property
     def runs(self) -> list[Run]:
@@ -162,7 +163,7 @@ class Report:
 
     @property
     def statuses(self) -> str:
-        """How many runs ended how."""
+        """How many runs have which status."""
         count = Counter(run.status for run in self.runs)
         return ", ".join(f"{amount} {status}" for status, amount in sorted(count.items(), key=_finished_first))
 
@@ -183,14 +184,14 @@ class Report:
 
 def build(gathered: Gathered) -> Report:
     """The whole report, tables of recipes first."""
-    sections = [_of_recipe(recipe, runs) for recipe, runs in gathered.recipes]
+    sections = [_of_plan(plan, runs) for plan, runs in gathered.plans]
     if gathered.loose:
         sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
-    return Report(gathered.name, sections, gathered.unreadable, gathered.studies)
+    return Report(gathered.name, sections, gathered.unreadable, gathered.findings)
 
 
 def newest(dates: Iterable[Any]) -> str:
-    """The latest of ISO dates, in UTC; empty where there is none.
+    """The latest of ISO dates, in UTC; empty if there is none.
 
     >>> newest(["2026-11-15T12:00:00+00:00", "2026-11-15T13:30:00+02:00", None, "soon"])
     '2026-11-15 12:00 UTC'
@@ -207,17 +208,17 @@ def _date(text: Any) -> datetime | None:
         return None
 
 
-def _of_recipe(recipe: Recipe, runs: list[Run]) -> Section:
-    columns = dict.fromkeys((*recipe.columns, *(run.labels["column"] for run in runs)))
-    tables = [_column(recipe, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
-    averages = [_averaged(recipe, average, runs) for average in recipe.averages]
-    return Section(recipe.title, [*averages, *tables], recipe.scale, recipe.claim, recipe.notes)
+def _of_plan(plan: Plan, runs: list[Run]) -> Section:
+    columns = dict.fromkeys((*plan.columns, *(run.labels["column"] for run in runs)))
+    tables = [_column(plan, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
+    averages = [_averaged(plan, average, runs) for average in plan.averages]
+    return Section(plan.title, [*averages, *tables], plan.scale, plan.claim, plan.notes)
 
 
-def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
+def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
     """All runs of a row in these columns as one row."""
     mine = [run for run in runs if run.labels["column"] in average.columns]
-    labels = dict.fromkeys(row for row, column in recipe.cells if column in average.columns)
+    labels = dict.fromkeys(row for row, column in plan.targets if column in average.columns)
     rows = [
         Row(
             label,
@@ -227,24 +228,25 @@ def _averaged(recipe: Recipe, average: Average, runs: list[Run]) -> Table:
         )
         for label in labels
     ]
-    return _with_winners(Table(average.title, rows, _metric(mine), recipe.comparable, recipe.paper_setting))
+    table = Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting, averaged=True)
+    return _with_winners(table)
 
 
-def _column(recipe: Recipe, column: str, runs: list[Run]) -> Table:
-    here = [row for row, place in recipe.cells if place == column]
+def _column(plan: Plan, column: str, runs: list[Run]) -> Table:
+    here = [row for row, place in plan.targets if place == column]
     labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
     rows: list[Row] = []
     is_trial = column.endswith(records.CHOSEN)
     for label in labels:
-        cell = recipe.cells.get((label, column), Cell())
+        target = plan.targets.get((label, column), Target())
         mine = [run for run in runs if run.labels["row"] == label]
         groups = by(same_method, mine) or [[]]
         apart = different([group[0].spec for group in groups if group])
         for group in groups:
-            # Runs of other settings under one label must not be averaged, nor all be called the paper's row.
+            # Runs with other settings under one label must not be averaged.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
-            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing, 1 if is_trial else recipe.num_seeds))
-    return _with_winners(Table(column, rows, _metric(runs), recipe.comparable, recipe.paper_setting))
+            rows.append(Row(full, _by_seed(group), target.paper, target.missing, 1 if is_trial else plan.num_seeds))
+    return _with_winners(Table(column, rows, _metric(runs), plan.comparable, plan.paper_setting))
 
 
 def _of_loose(runs: list[Run]) -> list[Table]:
@@ -258,13 +260,14 @@ def _of_loose(runs: list[Run]) -> list[Table]:
 
 
 def _with_winners(one: Table) -> Table:
-    """Mark the best mean, if there is another to be better than."""
+    """Mark the best mean, and means that are printed alike, if there is another row to be better than."""
     means = {index: row.stat(one.deciding) for index, row in enumerate(one.rows) if not row.diverged}
     there = {index: value.mean for index, value in means.items() if value is not None}
     if len(there) < 2:
         return one
-    best = (max if one.metric.higher_is_better else min)(there.values())
-    return replace(one, rows=[replace(row, wins=there.get(index) == best) for index, row in enumerate(one.rows)])
+    best = metric_text((max if one.metric.higher_is_better else min)(there.values()))
+    wins = {index for index, mean in there.items() if metric_text(mean) == best}
+    return replace(one, rows=[replace(row, wins=index in wins) for index, row in enumerate(one.rows)])
 
 
 def _metric(runs: list[Run]) -> Metric:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from mlrsnet.lab.jobs import choose
 from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
-from mlrsnet.lab.report import read_report, write_report
+from mlrsnet.lab.report import Report, write_report
 from mlrsnet.lab.report.studies import grids
 from mlrsnet.lab.reproduce import ALL, reproduce
 from mlrsnet.lab.screen.progress import bars, watchers
@@ -37,17 +37,16 @@ def show_reproduce(name: str, scale: str, out: Path, *, tensorboard: bool, **set
         raise KeyboardInterrupt(
             f"the same command continues where it stopped, `mlrsnet report {out}` shows what there is"
         ) from None
-    if done.page is not None:
-        print_tables(console, out, scale)
+    if done.report is not None and done.page is not None:
+        print_tables(console, done.report, scale)
         print(f"report: {done.page}")
     if name == ALL:
         print(f"everything: {len(done.records)} runs in {done.seconds:.0f} s")
     done.raise_failures()
 
 
-def print_tables(console: Console, out: Path, scale: str) -> None:
+def print_tables(console: Console, report: Report, scale: str) -> None:
     """The report's tables, without their curves."""
-    report = read_report(out)
     for section in report.sections:
         for table in section.tables:
             console.print(summary(table, f"{section.title} ({scale}): {table.title}"))

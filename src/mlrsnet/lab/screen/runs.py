@@ -1,4 +1,4 @@
-"""`mlrsnet runs list` and `mlrsnet runs show` on a terminal."""
+"""`mlrsnet runs list`, `show`, `pack` and `unpack` on a terminal."""
 
 import shutil
 import textwrap
@@ -7,6 +7,7 @@ from typing import Any
 
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import count_text
 from mlrsnet.lab.resume import read_below
 from mlrsnet.lab.screen.tables import number, run_lines
 
@@ -34,7 +35,29 @@ def show_run(folder: Path) -> None:
         losses = [number(line.get(f"{part}_loss"), ".4f") for part in ("train", "val", "test")]
         rate, metric = number(line.get("lr"), ".3g"), number(line.get("test_metric"), ".2f")
         print(f"{line.get('epoch', '?'):>5} {rate:>9} {losses[0]:>11} {losses[1]:>9} {losses[2]:>9} {metric:>11}")
-    print(f"\neverything: {folder / records.RECORD}")
+    print(f"\neverything: {records.file_of(folder)}")
+
+
+def pack_runs(folder: Path) -> None:
+    """Put every ended run below a folder into packs; others stay as they are."""
+    runs = read_below(folder)
+    if runs.unreadable:
+        raise ValueError(f"nothing was packed: {runs.unreadable[0]}")
+    for path in (made := records.pack(folder, runs.found)):
+        print(f"pack: {path}")
+    if not made:
+        print(f"nothing to pack: there is no ended run in a folder of its own below {folder}")
+
+
+def unpack_runs(folder: Path) -> None:
+    """Give every packed run below a folder its own folder again."""
+    found = sorted(folder.rglob(records.PACK))
+    if not found:
+        raise ValueError(
+            f"there is no {records.PACK} below {folder}: pass a folder that `mlrsnet runs pack` has written"
+        )
+    for path in found:
+        print(f"{count_text(len(records.unpack(path)), 'run')} from {path}")
 
 
 def _in_words(record: Record) -> dict[str, str]:

@@ -1,0 +1,132 @@
+"""Tables in documents that are made from records; a test asserts that they are up to date.
+
+A document has a pair of comments, `<!-- made: NAME -->` and `<!-- end -->`; between them stands what `MAKERS[NAME]()` returns. The
+tables of every run in results/ are a document of their own, results/report.md.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+
+from experiments import (
+    costs,
+    default_on_eight_tasks,
+    demo,
+    greedy_against_horizon,
+    horizon_ablations,
+    learned_from,
+    pace_of_algorithm_1,
+    penn_treebank,
+    probe,
+    resnet18_grid,
+    results,
+    rivals_and_momentum,
+    rtho_falls_to_zero,
+    ship,
+    side_by_side,
+    speed,
+    table1,
+    transfers,
+    universal_validation,
+    universal_variants,
+    what_schedules_read,
+    width_of_minima,
+)
+from mlrsnet.lab import records, report
+from mlrsnet.lab.recipes import RECIPES
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "ablations": horizon_ablations.table,
+    "algorithm-1-lrs": pace_of_algorithm_1.rates,
+    "default": default_on_eight_tasks.default,
+    "default-gaps": default_on_eight_tasks.gaps,
+    "default-others": default_on_eight_tasks.others,
+    "default-reads": what_schedules_read.default,
+    "demo": demo.comparison,
+    "demo-small-trainings": demo.small_trainings,
+    "initialisations": speed.initialisations,
+    "large": speed.large,
+    "learned-from": learned_from.table,
+    "loop-cost": speed.loop_cost,
+    "lstm-or-mlp": partial(side_by_side.recipe, "lstm_or_mlp_short"),
+    "meta-cost": speed.meta_cost,
+    "momentum": rivals_and_momentum.momentum,
+    "objectives": greedy_against_horizon.table,
+    "patches-reads": what_schedules_read.patches,
+    "populations": speed.populations,
+    "probe": probe.table,
+    "progress": learned_from.progress,
+    "rays": width_of_minima.rays,
+    "recipes": costs.recipes,
+    "resnet18-grid": resnet18_grid.table,
+    "rival-lrs": rivals_and_momentum.rates,
+    "rtho": rtho_falls_to_zero.pictures,
+    "rtho-text": rtho_falls_to_zero.text,
+    "sensitivity": pace_of_algorithm_1.sensitivity,
+    "shipped": ship.table,
+    "smoke-time": speed.smoke_time,
+    "step-cost": speed.step_cost,
+    "table1": table1.table,
+    "table1-gaps": table1.gaps,
+    "table2": partial(side_by_side.recipe, "table2_short"),
+    "table5": partial(side_by_side.recipe, "table5_short"),
+    "table6": partial(side_by_side.recipe, "table6_short"),
+    "text": penn_treebank.table,
+    "text-lrs": penn_treebank.rates,
+    "timing": speed.timing,
+    "transfer-finish": transfers.finish,
+    "transfers": transfers.transfers,
+    "validation": universal_validation.table,
+    "variants": universal_variants.table,
+    "width": partial(side_by_side.recipe, "width_short"),
+}
+BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+WORDS = ("title", "claim", "notes", "paper_setting")
+"""Of a recipe.json: explains the runs, and measures nothing."""
+
+
+def documents() -> list[Path]:
+    """README and the pages of docs/."""
+    return [results.ROOT / "README.md", *sorted((results.ROOT / "docs").glob("*.md"))]
+
+
+@cache
+def made(name: str) -> tuple[str, ...]:
+    """The lines of a block."""
+    return tuple(MAKERS[name]())
+
+
+def filled(path: Path) -> str:
+    """The document with every table as the records have it now."""
+    text = BLOCK.sub(
+        lambda found: "\n".join([f"<!-- made: {found[1]} -->", *made(found[1]), "<!-- end -->"]), path.read_text()
+    )
+    return text.replace("](../results/", "](results/") if path.parent == results.ROOT else text
+
+
+def described(path: Path) -> str:
+    """A recipe.json with the recipe's words as they are now; everything else as it was when it was run."""
+    plan = records.loads(path.read_text())
+    now = RECIPES[plan["name"]].describe(plan["scale"], plan["seeds"])
+    return records.dumps(plan | {key: now[key] for key in WORDS}, indent=1)
+
+
+def contents() -> Iterator[tuple[Path, str]]:
+    """Every file that is made from records and recipes, with its content; recipes first, because tables show their words."""
+    for path in sorted(results.RESULTS.glob(f"*/{records.RECIPE}")):
+        yield path, described(path)
+    for path in documents():
+        yield path, filled(path)
+    yield results.RESULTS / report.MARKDOWN, report.markdown(results.report(""))
+
+
+def write() -> list[Path]:
+    """Bring them up to date; returns those that changed."""
+    changed = []
+    for path, text in contents():
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+            changed.append(path)
+            results.forget()
+    return changed

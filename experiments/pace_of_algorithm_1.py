@@ -1,0 +1,212 @@
+"""Adam sets the pace: the more meta-updates, or the larger the meta LR, the lower the LR of Algorithm 1 ends."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from experiments import markdown, results
+from experiments.drawing import lrs, new, plain, save
+from experiments.markdown import span
+from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
+from mlrsnet.lab.recipes import table1 as table1_recipe
+from mlrsnet.lab.records import Record
+from mlrsnet.lab.report.numbers import metric_text
+from mlrsnet.lab.report.tables import Row
+
+OTHER_THAN_PACE = (sensitivity_recipe.CELL, sensitivity_recipe.LEAKY)
+"""Settings that change neither the meta LR nor the number of updates."""
+
+PICTURES = {
+    "sensitivity_short": ("CIFAR-10",),
+    "table1_short": ("CIFAR-10",),
+    "table1_paper": ("CIFAR-10",),
+    "lstm_or_mlp_short": ("Meta-training: CIFAR-10",),
+    "width_short": ("CIFAR-100",),
+    "table5_short": (),
+}
+"""Folders with meta-trainings on pictures, and their columns; none: all."""
+
+NAMES = {"CIFAR-10": "", "Meta-training: CIFAR-10": "MLR-SNet, network "}
+"""What stands before the row's name."""
+
+
+def authors() -> dict[str, Any]:
+    """What the authors' program wrote about its own meta-training."""
+    return dict(results.data("authors/meta-training.json")["cifar10_resnet18"])
+
+
+@dataclass(frozen=True)
+class MetaTraining:
+    """One run of Algorithm 1: how far Adam could move the network, where the LR ended, and the result.
+
+    falls: whether each logged slope said "smaller"; one update per epoch is logged, the last.
+    """
+
+    name: str
+    epochs: int
+    updates: int
+    meta_lr: float
+    first_lr: float
+    last_lr: float
+    accuracy: float
+    falls: tuple[bool, ...] = ()
+
+    @property
+    def travel(self) -> float:
+        """Meta LR times meta-updates: about the largest distance that Adam can move a weight."""
+        return self.meta_lr * self.updates
+
+
+def meta_training(run: Record) -> MetaTraining:
+    """From a run; the LR at the end is the median of the last epoch."""
+    data, options, trace = run.data, run.spec["schedule_options"], run.trace
+    start = data["total_steps"] - data["steps_per_epoch"]
+    late = [lr for step, lr in zip(trace["step"], trace["lr"], strict=True) if step >= start]
+    return MetaTraining(
+        data["labels"]["row"],
+        run.spec["epochs"],
+        _updates(data, options),
+        options.get("meta_lr", 1e-3),
+        trace["lr"][0],
+        median(late),
+        run.result["last"],
+        tuple(line["hypergradient"] > 0 for line in run.epochs),
+    )
+
+
+def _updates(data: dict[str, Any], options: dict[str, Any]) -> int:
+    """The number of meta-updates; the authors' program counts T_val anew in every epoch, and updates at its end."""
+    compat = options.get("compat", [])
+    if {"official", "epoch-period"} & set([compat] if isinstance(compat, str) else compat):
+        return int(data["spec"]["epochs"] * (data["steps_per_epoch"] // options["every"]))
+    return math.ceil(data["total_steps"] / options["every"])
+
+
+def meta_trainings(folder: str, column: str = "CIFAR-10") -> list[MetaTraining]:
+    """The runs of Algorithm 1 in a column."""
+    return [meta_training(run) for row in _rows(folder, column) for run in results.ended(row)]
+
+
+def _rows(folder: str, column: str) -> list[Row]:
+    rows = results.rows(folder, column).values()
+    return [row for row in rows if results.ended(row)[0].spec["schedule"] == "mlr-snet"]
+
+
+def authors_meta_training() -> MetaTraining:
+    """What the authors' program wrote: one update per epoch."""
+    found = authors()
+    rates, epochs = found["lr_mean_per_epoch"], found["epochs"]
+    return MetaTraining("the authors' record", epochs, epochs, 1e-3, rates[0], rates[-1], found["last"])
+
+
+def sensitivity() -> list[str]:
+    """One setting changed at a time, 30 epochs; the LR at the end is the mean over seeds."""
+    heads = ["", "meta-updates", "meta LR x updates", "LR at the end", "validation (%)", "test, last epoch (best) (%)"]
+    found = {
+        row.name: (row, [meta_training(run) for run in results.ended(row)])
+        for row in _rows("sensitivity_short", "CIFAR-10")
+    }
+    lines = []
+    for name, (row, trained) in sorted(found.items(), key=lambda item: (item[1][1][0].travel, item[0])):
+        val = mean(run.result["val_metric"] for run in results.ended(row))
+        last_lr = mean(one.last_lr for one in trained)
+        pace = [f"{trained[0].updates:,}", f"{trained[0].travel:.3g}", f"{last_lr:.2g}"]
+        lines.append([name, *pace, f"{val:.1f}", results.outcome(row)])
+    return markdown.table(heads, lines)
+
+
+def rates() -> list[str]:
+    """Every meta-training on pictures: the LR over its epochs, as a range over seeds."""
+    heads = ["", "epochs, seeds", "updates", "LR at the start", "after 6", "after 17", "after 33", "at the end"]
+    heads += ["slopes that say smaller", "in the first 5 epochs", "test, last epoch (%)"]
+    found = sorted(_settings(), key=lambda item: (item[1][0].epochs, item[1][0].travel))
+    lines = [_rate_line(name, trained, runs) for name, trained, runs in found]
+    own = authors_meta_training()
+    ends = f"{own.updates:,}", span([own.first_lr]), "", "", "", span([own.last_lr]), "", "", metric_text(own.accuracy)
+    return markdown.table(heads, [*lines, [own.name, f"{own.epochs}, 1", *ends]])
+
+
+def _settings() -> Iterable[tuple[str, list[MetaTraining], list[Record]]]:
+    for folder, columns in PICTURES.items():
+        for column in columns or [table.title for table in results.columns(folder)]:
+            for row in _rows(folder, column):
+                runs = results.ended(row)
+                data = NAMES.get(column, f"{column}, ")
+                yield f"{data}{row.name}", [meta_training(run) for run in runs], runs
+
+
+def _rate_line(name: str, trained: list[MetaTraining], runs: list[Record]) -> list[str]:
+    one = trained[0]
+    later = [span(results.lr_at(run, epoch) for run in runs) for epoch in (6, 17, 33)]
+    ends = [each.accuracy for each in trained]
+    return [
+        name,
+        f"{one.epochs}, {len(runs)}",
+        f"{one.updates:,}",
+        span(each.first_lr for each in trained),
+        *later,
+        span(each.last_lr for each in trained),
+        f"{_counts(sum(each.falls) for each in trained)} of {one.epochs}",
+        f"{_counts(sum(each.falls[:5]) for each in trained)} of 5",
+        " to ".join(dict.fromkeys(map(metric_text, (min(ends), max(ends))))),
+    ]
+
+
+def _counts(values: Iterable[int]) -> str:
+    found = list(values)
+    return " to ".join(map(str, dict.fromkeys((min(found), max(found)))))
+
+
+LOOKS = {
+    "meta LR 0.0001": "#999999",
+    "T_val 300": "#56B4E9",
+    "the authors' cell": "#009E73",
+    "leaky": "#E69F00",
+    "T_val 100": "#000000",
+    "T_val 15": "#CC79A7",
+    "meta LR 0.01": "#0072B2",
+    "T_val 3": "#D55E00",
+}
+
+
+def draw(out: Path) -> None:
+    """LRs of Algorithm 1 under eight settings; where they end, and the result, over meta LR x meta-updates."""
+    figure, (curves, ends, accuracies) = new(1, 3, (12, 4.2))
+    for name, colour in LOOKS.items():
+        runs = results.runs("sensitivity_short", "CIFAR-10", name)
+        points = [meta_training(run) for run in runs]
+        curves.plot(*lrs(runs[0]), color=colour, linewidth=1.4, label=name)
+        _dots(ends, accuracies, points, color=colour, s=55)
+    for label, (found, marker, size) in _longer().items():
+        _dots(ends, accuracies, found, label, facecolors="none", edgecolors="#000000", marker=marker, s=size)
+    cosine = results.run("horizon_short", "CIFAR-10", "Cosine 0.1")
+    accuracies.axhline(cosine.result["last"], color="#0072B2", linewidth=1.2)
+    accuracies.text(0.01, 92.5, "cosine from 0.1, 30 epochs", color="#0072B2", ha="left", va="bottom", fontsize=8)
+    curves.set(xlabel="epoch", title="LR that Algorithm 1 sets", yscale="log")
+    figure.legend(*curves.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=8)
+    ends.set(xlabel="meta LR x meta-updates", title="LR at the end", xscale="log", yscale="log")
+    accuracies.set(xlabel="meta LR x meta-updates", title="test accuracy (%), last epoch", xscale="log")
+    ends.legend(frameon=False, fontsize=8, loc="lower left", title="dots: 30 epochs", title_fontsize=8)
+    for axes in (curves, ends, accuracies):
+        plain(axes)
+    save(figure, out)
+
+
+def _longer() -> dict[str, tuple[list[MetaTraining], str, int]]:
+    """Trainings of other lengths: their marker and its size."""
+    longer, theirs = meta_trainings("table1_paper"), table1_recipe.THEIRS
+    return {
+        "60 epochs": (meta_trainings("table1_short"), "^", 40),
+        "200 epochs": ([run for run in longer if run.name != theirs], "s", 40),
+        "the authors' program, 200 epochs": ([run for run in longer if run.name == theirs], "P", 55),
+        "the authors' record, 200 epochs": ([authors_meta_training()], "*", 90),
+    }
+
+
+def _dots(ends: Any, accuracies: Any, points: list[MetaTraining], label: str | None = None, **look: Any) -> None:
+    travels = [point.travel for point in points]
+    ends.scatter(travels, [point.last_lr for point in points], zorder=3, label=label, **look)
+    accuracies.scatter(travels, [point.accuracy for point in points], zorder=3, **look)

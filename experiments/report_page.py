@@ -1,0 +1,41 @@
+"""The picture of a report page, taken with chromium: what `mlrsnet report` shows."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experiments import results
+from experiments.pictures import PICTURES
+from mlrsnet.lab import report
+
+FOLDER, WIDTH, HEIGHT = "table1_smoke", 1100, 1522
+
+
+def draw(out: Path) -> None:
+    """The top of the page."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        raise FileNotFoundError(
+            "the picture of a report needs chromium, which is not installed: apt-get install chromium"
+        )
+    with TemporaryDirectory() as folder:
+        page, _ = report.save_report(results.report(FOLDER), Path(folder))
+        how = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
+        command = [browser, *how, f"--screenshot={out.resolve()}", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    _fewer_colours(out)
+
+
+def _fewer_colours(path: Path) -> None:
+    """A palette of 256 colours makes the file a third as large."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(256).save(path, optimize=True)
+
+
+def write() -> list[Path]:
+    """Take it anew; browsers differ, so this is not part of `all`."""
+    draw(PICTURES / "report.png")
+    return [PICTURES / "report.png"]

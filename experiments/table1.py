@@ -1,0 +1,102 @@
+"""Table 1 of the paper, CIFAR-10 with ResNet-18: the paper, the authors' own record, ours at 200 and at 60 epochs."""
+
+from pathlib import Path
+
+from experiments import markdown, results
+from experiments.drawing import lrs, metrics, new, plain, save
+from experiments.pace_of_algorithm_1 import authors, meta_training
+from mlrsnet.lab.recipes import table1 as recipe
+from mlrsnet.lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
+
+COLUMN, MULTISTEP, DEFAULT = "CIFAR-10", "MultiStep", "Universal"
+
+
+def table() -> list[str]:
+    """Last epoch, in brackets the best."""
+    paper, short = (results.rows(folder, COLUMN) for folder in ("table1_paper", "table1_short"))
+    lines = []
+    for row in [cell.row for cell in recipe.cells("paper") if cell.column == COLUMN]:
+        printed = recipe.PAPER[COLUMN].get(row)
+        record = f"{authors()['last']:.2f} ({authors()['best']:.2f})" if row == recipe.THEIRS else ""
+        theirs = metric_stat(Stat(*printed)) if printed else ""
+        lines.append([row, theirs, record, results.outcome(paper.get(row)), results.outcome(short.get(row))])
+    return markdown.table(["", "paper", "the authors' record", "ours, 200 epochs", "ours, 60 epochs"], lines)
+
+
+def gaps() -> list[str]:
+    """200 epochs, best first: points against MultiStep, meta-updates, LR at the end."""
+    rows = results.rows("table1_paper", COLUMN)
+    base = results.run("table1_paper", COLUMN, MULTISTEP).result["last"]
+    lines = []
+    for name in sorted(rows, key=lambda row: -results.run("table1_paper", COLUMN, row).result["last"]):
+        run = results.run("table1_paper", COLUMN, name)
+        learned = meta_training(run) if run.spec["schedule"] == "mlr-snet" else None
+        result = [
+            metric_text(run.result["last"]),
+            difference_text(run.result["last"] - base),
+            metric_text(run.result["best"]),
+        ]
+        ends = [f"{learned.updates:,}" if learned else "", short_text(run.epochs[-1]["lr"])]
+        lines.append([name, *result, *ends])
+    heads = [
+        "200 epochs, seed 0",
+        "last epoch (%)",
+        "against MultiStep",
+        "best epoch (%)",
+        "meta-updates",
+        "LR at the end",
+    ]
+    return [*markdown.table(heads, lines), "", _behind()]
+
+
+def _behind() -> str:
+    """When the default has the lowest accuracy of all rows, and until when its LR is high."""
+    rows = results.rows("table1_paper", COLUMN)
+    own, *others = [results.run("table1_paper", COLUMN, row) for row in sorted(rows, key=lambda row: row != DEFAULT)]
+    behind = [
+        line["epoch"]
+        for place, line in enumerate(own.epochs)
+        if all(line["test_metric"] < other.epochs[place]["test_metric"] for other in others)
+    ]
+    first, last = longest(behind)
+    high = max(line["epoch"] for line in own.epochs if line["lr"] > 0.5)
+    return f"{DEFAULT} is below every other row from epoch {first} to {last}; its LR is above 0.5 until epoch {high}."
+
+
+def longest(epochs: list[int]) -> tuple[int, int]:
+    """The longest stretch without a gap.
+
+    >>> longest([1, 4, 5, 6, 9])
+    (4, 6)
+    """
+    starts = [epoch for epoch in epochs if epoch - 1 not in epochs]
+    ends = [epoch for epoch in epochs if epoch + 1 not in epochs]
+    return max(zip(starts, ends, strict=True), key=lambda stretch: stretch[1] - stretch[0])
+
+
+LOOKS = {
+    "Universal": ("#000000", 2.0),
+    "Cosine from 1, warm-up": ("#E69F00", 1.4),
+    "Cosine, warm-up": ("#F0C674", 1.4),
+    "MLR-SNet, the authors' program": ("#009E73", 1.4),
+    "MultiStep": ("#0072B2", 1.2),
+    "Authors' checkpoints": ("#56B4E9", 1.2),
+    "MLR-SNet, T_val 300": ("#CC79A7", 1.4),
+    "MLR-SNet": ("#D55E00", 1.4),
+    "SGDR": ("#BBBBBB", 1.0),
+}
+
+
+def draw(out: Path) -> None:
+    """LR and test accuracy over 200 epochs, seed 0."""
+    figure, (rates, accuracies) = new(1, 2, (11, 4.2))
+    for row, (colour, width) in LOOKS.items():
+        run = results.run("table1_paper", COLUMN, row)
+        rates.plot(*lrs(run), color=colour, linewidth=width, label=row)
+        accuracies.plot(*metrics(run), color=colour, linewidth=width)
+    rates.set(xlabel="epoch", title="learning rate", yscale="log", ylim=(1e-4, 10))
+    accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 96))
+    figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=5)
+    for axes in (rates, accuracies):
+        plain(axes)
+    save(figure, out)

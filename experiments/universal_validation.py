@@ -1,0 +1,137 @@
+"""Is learning worth anything, and is reading the loss? The shipped defaults on 48 further trainings of the validation kinds.
+
+`blind` is the curve that `universal` follows while the loss stays that of guessing: the same schedule, which cannot see. `start`
+is the network before learning: a linear decay, from an LR of 1 or a relative step of 0.02. Gaps are to a linear decay from 1 with
+5 % warm-up, the best single LR for these kinds: the mean of log((f + 0.05) / (f_linear + 0.05)), with its standard error.
+
+    python -m experiments.universal_validation [--out results/universal/validation-here.json]
+"""
+
+import argparse
+import json
+import math
+import platform
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+import torch
+
+from experiments import markdown, results
+from mlrsnet import Schedule
+from mlrsnet.baselines.hand_designed import factors
+from mlrsnet.card import versions
+from mlrsnet.horizon import Rivals, Task
+from mlrsnet.horizon.fitness import calibrated_loss
+from mlrsnet.horizon.policies import Table
+from mlrsnet.horizon.pool import Pool
+from mlrsnet.horizon.rivals import log_gaps
+from mlrsnet.horizon.seeds import seed_from
+from mlrsnet.horizon.trainer import default_net
+from mlrsnet.lab.devices import device_name
+from mlrsnet.lab.meta_specs import NETWORKS, PRESETS
+from mlrsnet.lab.records import commit
+from mlrsnet.lab.universal import distribution
+
+SHIPPED = ("universal", "universal-relative")
+
+
+def start(name: str) -> Schedule:
+    """The network that the recipe begins with."""
+    spec = PRESETS[name]
+    net = default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=NETWORKS[spec.network])
+    return Schedule(net, Schedule.load(name).card)
+
+
+def by_table(tasks: list[Task], curve: Any, device: torch.device) -> list[float]:
+    """Every task under a curve of its own length."""
+    pool = Pool(lambda total: Table(torch.ones(total, device=device), 10_000), device)
+    found = torch.empty(len(tasks))
+
+    def prepare(policy: Table, indices: list[int]) -> None:
+        policy.set_factors(curve(tasks[indices[0]].total_steps))
+
+    for indices, _, trained in pool.train(tasks, 1, calibrated_loss, prepare):
+        found[indices] = trained.fitness.float().cpu()
+    return found.nan_to_num(nan=math.inf).tolist()
+
+
+def table() -> list[str]:
+    """Learned against not learned, seeing against blind."""
+    record = results.data("universal/validation-cpu.json")
+    pairs = {
+        "`universal` against linear from 1": record["gap to linear"]["universal"],
+        "`universal` against its start": record["gap to start"]["universal"],
+        "`universal` against blind": record["gap to blind"]["universal"],
+        "blind against linear from 1": record["gap to linear"]["blind"],
+        "`universal-relative` against linear from 1": record["gap to linear"]["universal-relative"],
+        "`universal-relative` against its start": record["gap to start"]["universal-relative"],
+    }
+    lines = (
+        [
+            name,
+            f"{one['mean']:+.4f} ± {one['standard error']:.4f}",
+            f"{one['median']:+.4f}",
+            f"{100 * one['at least as good']:.0f} %",
+        ]
+        for name, one in pairs.items()
+    )
+    heads = ["", "mean gap, negative is better", "median", "trainings at least as good"]
+    return markdown.table(heads, lines)
+
+
+def gap(fitness: list[float], base: list[float]) -> dict[str, float]:
+    """Of one schedule to another, over trainings."""
+    each = log_gaps(fitness, base)
+    return {
+        "mean": mean(each),
+        "standard error": stdev(each) / math.sqrt(len(each)),
+        "median": median(each),
+        "at least as good": mean(one <= 0 for one in each),
+    }
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--each", type=int, default=3, help="trainings of each kind")
+    parser.add_argument("--horizons", type=int, nargs=2, default=(100, 800))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path)
+    words = parser.parse_args()
+    device = torch.device(words.device)
+    _, val = distribution(words.data, horizons=tuple(words.horizons))
+    tasks = [
+        kind.sample(seed_from("further", draw, number), 1)[0]
+        for draw in range(words.each)
+        for number, kind in enumerate(val.kinds)
+    ]
+    rivals = Rivals(tasks, calibrated_loss, device, kinds={})
+    eyes = Schedule.load("universal")
+    range_of = eyes.card.gamma.value or 1.0
+    fitness = {
+        "linear": by_table(tasks, lambda steps: factors("linear", steps, steps, warmup=0.05), device),
+        "blind": by_table(tasks, lambda steps: eyes.simulate([1.0] * steps, range_of).tolist(), device),
+    }
+    for name in SHIPPED:
+        fitness[name] = rivals.compare(0, Schedule.load(name)).learned
+        fitness[f"{name}, start"] = rivals.compare(0, start(name)).learned
+    record = {
+        "versions": versions(),
+        "machine": {"system": platform.platform(), "device": device_name(device)},
+        "commit": commit(),
+        "tasks": [f"{t.data.name}, {t.optimizer}, batch {t.batch_size}, {t.total_steps} steps" for t in tasks],
+        "fitness": fitness,
+        "gap to linear": {name: gap(found, fitness["linear"]) for name, found in fitness.items() if name != "linear"},
+        "gap to blind": {"universal": gap(fitness["universal"], fitness["blind"])},
+        "gap to start": {name: gap(fitness[name], fitness[f"{name}, start"]) for name in SHIPPED},
+    }
+    print(json.dumps({name: found for name, found in record.items() if name.startswith("gap")}, indent=1))
+    if words.out:
+        words.out.parent.mkdir(parents=True, exist_ok=True)
+        words.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

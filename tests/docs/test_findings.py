@@ -1,0 +1,145 @@
+"""What the findings rest on: settings chosen by validation, costs from records, pictures that can be drawn."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from experiments import costs, documents, pictures
+from experiments import default_on_eight_tasks as default
+from experiments import results as recorded
+from experiments.markdown import span
+from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
+from experiments.results import ROOT
+from mlrsnet import Schedule
+from mlrsnet.lab import records
+from mlrsnet.lab.recipes import RECIPES
+from mlrsnet.lab.report.runs import Run
+from mlrsnet.lab.report.tables import Row
+from mlrsnet.lab.spec import RunSpec
+
+
+def row(name, val, last, *statuses):
+    """One run per status, the first of which has these results."""
+    metric = {"name": "accuracy", "unit": "%", "better": "higher"}
+    runs = [
+        Run(
+            f"{name}/{seed}",
+            records.Record({"status": status, "metric": metric, "result": {"val_metric": val, "last": last}}),
+        )
+        for seed, status in enumerate(statuses or ("finished",))
+    ]
+    return Row(name, runs)
+
+
+def test_the_best_decay_is_chosen_by_validation_and_not_by_test():
+    rows = {one.name: one for one in (row("a", 90.0, 99.0), row("b", 91.0, 80.0))}
+    assert default.best(rows, ["a", "b"]).name == "b"
+
+
+@pytest.mark.parametrize("status", ["diverged", "running", "failed"])
+def test_a_decay_that_did_not_finish_with_every_seed_is_no_candidate(status):
+    rows = {one.name: one for one in (row("a", 90.0, 80.0), row("b", 99.0, 99.0, "finished", status))}
+    assert default.best(rows, ["a", "b", "c"]).name == "a"
+    assert default.best(rows, ["b", "c"]) is None
+
+
+def test_every_task_of_the_default_has_its_rivals():
+    found = default.outcomes()
+    assert len(found) == 8
+    for task, columns in found.items():
+        missing = {name for name in default.COLUMNS if columns.get(name) is None}
+        assert missing == ({default.FREE, default.PRODIGY} if task == default.RESNET_TASK else set())
+
+
+@pytest.mark.parametrize(
+    ("folder", "column", "name", "option"),
+    [
+        ("table1_short", "CIFAR-10", "HD", "hyper_lr"),
+        ("table2_short", "CIFAR-10", "HD", "hyper_lr"),
+        ("table3_short", "2-layer LSTM", "HD", "hyper_lr"),
+        ("table3_short", "2-layer LSTM", "L4", "fraction"),
+    ],
+)
+def test_a_rival_runs_with_the_setting_that_was_best_on_validation_data(folder, column, name, option):
+    trials = recorded.rows(folder, f"{column}: {option} of {name}, {records.CHOSEN}").values()
+    runs = [run for trial in trials for run in recorded.ended(trial)]
+    pick = max if runs[0].data["metric"]["better"] == "higher" else min
+    best = pick(runs, key=lambda run: run.result["val_metric"]).spec["schedule_options"][option]
+    assert {run.spec["schedule_options"][option] for run in recorded.runs(folder, column, name)} == {best}
+
+
+@pytest.mark.parametrize(("name", "record"), [("universal", "universal"), ("universal-relative", "universal")])
+def test_the_card_of_a_shipped_schedule_says_what_its_meta_training_recorded(name, record):
+    found, card = recorded.data(f"{record}/{name}.json"), Schedule.load(name).card
+    assert card.results["trainings it was not learned from"] == found["comparisons"][-1]["summary"]
+    assert card.gamma.value == found["spec"]["gamma"]
+    assert f"{len(found['generations'])} generations of {found['spec']['tasks']} tasks" in card.description
+
+
+def test_the_lr_of_algorithm_1_ends_lower_the_further_adam_can_move():
+    runs = [run for run in meta_trainings("sensitivity_short") if run.name not in OTHER_THAN_PACE]
+    ends = [run.last_lr for run in sorted(runs, key=lambda run: (run.travel, -run.last_lr))]
+    assert ends == sorted(ends, reverse=True)
+    assert authors_meta_training().updates == 200
+
+
+def test_an_epoch_costs_what_was_measured():
+    wide = RunSpec(task="cifar100", model="wrn-28-10", epochs=10)
+    (measured,) = recorded.report("large").runs
+    assert costs.seconds(wide) == pytest.approx(10 * measured.timing("seconds_per_epoch"))
+    plain = RunSpec(task="cifar10", model="resnet18", epochs=1)
+    assert costs.seconds(plain) == pytest.approx(1.05, rel=0.05)  # results/loop/h200.json
+    assert costs.seconds(RunSpec(task="cifar10", model="shufflenetv2", epochs=1)) > 1.2 * costs.seconds(plain)
+
+
+def test_costs_count_the_pictures_that_there_are():
+    assert costs.pictures("tinyimagenet") == 14_000
+    assert costs.pictures("mnist") == costs.PICTURES["mnist"][0]  # never trained on: as published
+
+
+def test_a_network_without_a_record_costs_by_its_arithmetic():
+    known, unknown = (RunSpec(task="cifar10", model=model, epochs=1) for model in ("resnet18", "resnet50"))
+    assert costs.seconds(unknown) > 2 * costs.seconds(known)
+
+
+@pytest.mark.parametrize("name", pictures.DRAW)
+def test_every_picture_can_be_drawn_and_is_the_same_twice(name, tmp_path):
+    for place in ("a.png", "b.png"):
+        pictures.DRAW[name](tmp_path / place)
+    first = (tmp_path / "a.png").read_bytes()
+    assert first.startswith(b"\x89PNG")
+    assert first == (tmp_path / "b.png").read_bytes()
+    assert (pictures.PICTURES / name).is_file()
+
+
+def test_a_description_is_refreshed_in_its_words_only(tmp_path):
+    plan = RECIPES["table2"].describe("short", [4]) | {"notes": ["old"], "cells": "as they were"}
+    (tmp_path / "recipe.json").write_text(json.dumps(plan))
+    new = json.loads(documents.described(tmp_path / "recipe.json"))
+    assert new["notes"] == RECIPES["table2"].describe("short", [4])["notes"]
+    assert (new["cells"], new["seeds"]) == ("as they were", [4])
+
+
+def test_links_of_made_tables_fit_the_page(tmp_path, monkeypatch):
+    text = "<!-- made: smoke-time -->\nold\n<!-- end -->\n"
+    (tmp_path / "docs").mkdir()
+    for path in (tmp_path / "README.md", tmp_path / "docs" / "lab.md"):
+        path.write_text(text)
+    monkeypatch.setattr(recorded, "ROOT", tmp_path)
+    assert "](results/reproduce_all/smoke.json)" in documents.filled(tmp_path / "README.md")
+    assert "](../results/reproduce_all/smoke.json)" in documents.filled(tmp_path / "docs" / "lab.md")
+
+
+def test_importing_the_experiments_reads_no_record(tmp_path):
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    result = subprocess.run(
+        [sys.executable, "-c", "import experiments.__main__"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_range_of_equal_numbers_is_one_number():
+    assert span([0.1, 0.1000001]) == "0.100"

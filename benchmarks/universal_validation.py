@@ -20,11 +20,11 @@ import torch
 from mlrsnet import Schedule, pretrained
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import versions
-from mlrsnet.horizon import Rivals, Task
+from mlrsnet.horizon import HeldOut, Task
+from mlrsnet.horizon.comparison import log_gaps
 from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Table
 from mlrsnet.horizon.pool import Pool
-from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.horizon import NETWORKS, RECIPES
@@ -44,14 +44,11 @@ def start(name: str) -> Schedule:
 
 def by_table(tasks: list[Task], curve: Any, device: torch.device) -> list[float]:
     """Every task under a curve of its own length."""
-    pool = Pool(lambda total: Table(torch.ones(total, device=device), 10_000), device)
+    pool = Pool(lambda trainings: Table(torch.ones(trainings, device=device), 10_000), device)
+    factors_of = [torch.tensor([curve(task.total_steps)]) for task in tasks]
     found = torch.empty(len(tasks))
-
-    def prepare(policy: Table, indices: list[int]) -> None:
-        policy.set_factors(curve(tasks[indices[0]].total_steps))
-
-    for indices, _, trained in pool.train(tasks, 1, calibrated_loss, prepare):
-        found[indices] = trained.fitness.float().cpu()
+    for group in pool.train(tasks, factors_of, calibrated_loss):
+        found[group.indices] = group.trained.fitness.float().cpu()
     return found.nan_to_num(nan=math.inf).tolist()
 
 
@@ -80,7 +77,7 @@ def main() -> None:
         for draw in range(words.each)
         for number, kind in enumerate(val.kinds)
     ]
-    rivals = Rivals(tasks, calibrated_loss, device, kinds={})
+    held_out = HeldOut(tasks, calibrated_loss, device, kinds={})
     eyes = pretrained.load("universal")
     range_of = eyes.card.gamma.value or 1.0
     fitness = {
@@ -88,8 +85,8 @@ def main() -> None:
         "blind": by_table(tasks, lambda steps: eyes.simulate([1.0] * steps, range_of).tolist(), device),
     }
     for name in SHIPPED:
-        fitness[name] = rivals.compare(0, pretrained.load(name)).learned
-        fitness[f"{name}, start"] = rivals.compare(0, start(name)).learned
+        fitness[name] = held_out.compare(0, pretrained.load(name)).learned
+        fitness[f"{name}, start"] = held_out.compare(0, start(name)).learned
     record = {
         "versions": versions(),
         "machine": {"system": platform.platform(), "device": device_name(device)},

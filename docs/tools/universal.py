@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from mlrsnet.horizon.rivals import log_gaps
+from mlrsnet.horizon.comparison import log_gaps
 from mlrsnet.lab.report.numbers import metric_stat, stat
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -59,12 +59,12 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the line of the user's own code, however deep inside this package or torch it arises."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("mlrsnet.", "torch.")):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _then(hint: str) -> str:

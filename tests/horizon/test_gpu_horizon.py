@@ -6,12 +6,13 @@ from torch import nn
 
 from mlrsnet import Gamma, HorizonTrainer, LSTMNet, TaskSampler, TrendNet
 from mlrsnet.card import Card
-from mlrsnet.horizon import Data, Rivals
+from mlrsnet.horizon import Data, HeldOut
 from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Networks, Table
 from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.population import CHUNK, Population
 from mlrsnet.horizon.trainer import default_net
+from mlrsnet.horizon.training import Training
 from mlrsnet.lab.models import build_image
 from mlrsnet.schedule import Schedule
 
@@ -50,7 +51,7 @@ def population(tasks, data, precision="fp32"):
     policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=0.3))), TASKS * MEMBERS, device)
     row = torch.cat([p.detach().flatten() for p in net.parameters()])
     noise = torch.randn(TASKS * MEMBERS, len(row), generator=torch.Generator().manual_seed(1))
-    policy.set_weights((row + 0.1 * noise).to(device))
+    policy.configure((row + 0.1 * noise).to(device))
     return Population(tasks[0], TASKS, MEMBERS, policy, data, precision)
 
 
@@ -58,9 +59,9 @@ def population(tasks, data, precision="fp32"):
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam", "adamw"])
 def test_a_captured_population_is_the_one_on_the_cpu(data, model, optimizer):
     tasks = sampler(data, model, optimizer).sample(0, TASKS)
-    on_cpu = population(tasks, data).train(tasks, calibrated_loss)
+    on_cpu = Training(population(tasks, data), tasks, calibrated_loss).run()
     captured = population(tasks, data.to(CUDA))
-    on_gpu = captured.train(tasks, calibrated_loss)
+    on_gpu = Training(captured, tasks, calibrated_loss).run()
     assert captured.graph is not None
     torch.testing.assert_close(on_gpu.losses[:, :10].cpu(), on_cpu.losses[:, :10], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(on_gpu.lrs[:, :10].cpu(), on_cpu.lrs[:, :10], rtol=1e-3, atol=1e-5)
@@ -78,7 +79,7 @@ def test_the_fused_networks_are_the_torch_calls(kind):
     row = torch.cat([p.detach().flatten() for p in net.parameters()]).to(CUDA)
     weights = row + 0.1 * torch.randn(MEMBERS, len(row), device=CUDA)
     for policy in (fused, plain):
-        policy.set_weights(weights)
+        policy.configure(weights)
         policy.begin(20, torch.full((MEMBERS,), 0.1, device=CUDA), torch.full((MEMBERS,), 7.0, device=CUDA))
     for _ in range(25):
         losses = torch.rand(MEMBERS, device=CUDA) + 0.5
@@ -89,16 +90,19 @@ def test_a_graph_is_used_again_for_other_tasks_and_horizons(data):
     on_gpu = data.to(CUDA)
     first, second = sampler(data).sample(0, TASKS), sampler(data, horizon=75).sample(1, TASKS)
     used = population(first, on_gpu)
-    used.train(first, calibrated_loss)
-    again, fresh = used.train(second, calibrated_loss), population(second, on_gpu).train(second, calibrated_loss)
+    Training(used, first, calibrated_loss).run()
+    again, fresh = (
+        Training(used, second, calibrated_loss).run(),
+        Training(population(second, on_gpu), second, calibrated_loss).run(),
+    )
     torch.testing.assert_close(again.losses[:, :20], fresh.losses[:, :20], rtol=1e-3, atol=1e-4)
     assert again.losses.shape == (TASKS * MEMBERS, 75)
 
 
 def test_bf16_trains_nearly_as_fp32(data):
     tasks, on_gpu = sampler(data).sample(0, TASKS), data.to(CUDA)
-    single = population(tasks, on_gpu).train(tasks, calibrated_loss)
-    half = population(tasks, on_gpu, "bf16").train(tasks, calibrated_loss)
+    single = Training(population(tasks, on_gpu), tasks, calibrated_loss).run()
+    half = Training(population(tasks, on_gpu, "bf16"), tasks, calibrated_loss).run()
     torch.testing.assert_close(half.losses[:, :5], single.losses[:, :5], rtol=0.05, atol=0.02)
 
 
@@ -120,7 +124,7 @@ def test_a_meta_training_goes_on_to_the_same_schedule(data):
 @pytest.mark.parametrize("horizon", [2, CHUNK + 9])
 def test_hand_designed_schedules_are_captured_too_whatever_the_horizon(data, horizon):
     tasks = sampler(data, horizon=horizon).sample(0, TASKS)
-    on_cpu, on_gpu = (Rivals(tasks, "loss", device, grid=(0.02, 0.05)).grids() for device in ("cpu", CUDA))
+    on_cpu, on_gpu = (HeldOut(tasks, "loss", device, grid=(0.02, 0.05)).grids() for device in ("cpu", CUDA))
     for kind, found in on_gpu.items():
         torch.testing.assert_close(found, on_cpu[kind], rtol=0.05, atol=0.01)
 
@@ -131,7 +135,7 @@ def test_dropout_is_the_same_in_every_training(data):
 
     tasks = sampler(data, dropping).sample(0, TASKS)
     used = population(tasks, data.to(CUDA))
-    first, again = used.train(tasks, calibrated_loss), used.train(tasks, calibrated_loss)
+    first, again = Training(used, tasks, calibrated_loss).run(), Training(used, tasks, calibrated_loss).run()
     assert torch.equal(first.losses[:, 10:], again.losses[:, 10:])
 
 
@@ -148,10 +152,9 @@ def test_populations_at_the_same_time_are_those_one_after_another(data):
         pool = Pool(lambda total: Table(torch.full((total,), 0.05, device=CUDA), 150), CUDA)
         pool.at_once = at_once
         found = {}
-        for indices, _, one in pool.train(
-            tasks, 4, calibrated_loss, lambda policy, indices: policy.set_factors([1.0] * 150)
-        ):
-            found[tuple(indices)] = one.losses.cpu(), one.fitness.cpu()
+        values = [torch.ones(4, 150)] * len(tasks)
+        for group in pool.train(tasks, values, calibrated_loss):
+            found[tuple(group.indices)] = group.trained.losses.cpu(), group.trained.fitness.cpu()
         return found
 
     alone, together = trained(1), trained(8)

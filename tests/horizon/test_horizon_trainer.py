@@ -10,10 +10,10 @@ import mlrsnet
 from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import Card
-from mlrsnet.horizon import Data, Rivals
+from mlrsnet.horizon import Data, HeldOut
 from mlrsnet.horizon.batches import Batches
+from mlrsnet.horizon.comparison import Comparison
 from mlrsnet.horizon.fitness import FITNESS
-from mlrsnet.horizon.rivals import Comparison
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net, hold_out
 
@@ -274,18 +274,18 @@ def test_a_comparison_is_with_the_best_of_the_grid_on_each_task_and_on_all():
     made = trainer()
     found = made.compare()
     for kind in ("cosine", "linear", "fixed"):
-        grid = made.rivals.grids()[kind]
-        assert grid.shape == (3, len(made.rivals.grid))
+        grid = made.held_out.grids()[kind]
+        assert grid.shape == (3, len(made.held_out.grid))
         assert found.oracle[kind] == pytest.approx(grid.min(1).values.tolist())
         assert sum(found.tuned[kind]) == pytest.approx(float(grid.sum(0).min()))
-    described = made.rivals.describe()
+    described = made.held_out.describe()
     chosen = described["grid"].index(described["tuned_lr"]["linear"])
     assert [row[chosen] for row in described["fitness"]["linear"]] == pytest.approx(found.tuned["linear"])
 
 
 def test_hand_designed_rivals_are_those_that_a_user_would_train():
     task = hold_out(sampler(), 1)[0]
-    rivals = Rivals([task], "loss", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
+    rivals = HeldOut([task], "loss", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
     for peak, found in zip((0.1, 0.7), rivals.grids()["linear"][0].tolist(), strict=True):
         torch.manual_seed(task.seed)
         model, labels = task.model(task.data), task.labels()
@@ -305,12 +305,12 @@ def test_hand_designed_rivals_are_those_that_a_user_would_train():
 def test_every_schedule_is_compared_by_its_own_rule():
     tasks = hold_out(sampler(), 2)
     schedules = [Schedule(default_net(), Card(gamma=Gamma("fixed", value=value))) for value in (1.0, 0.01)]
-    one = Rivals(tasks, "loss")
+    one = HeldOut(tasks, "loss")
     both = [one.compare(0, schedule).learned for schedule in schedules]
-    assert both == [Rivals(tasks, "loss").compare(0, schedule).learned for schedule in schedules]
+    assert both == [HeldOut(tasks, "loss").compare(0, schedule).learned for schedule in schedules]
     assert both[0] != both[1]
     small = Schedule(default_net(4), schedules[0].card)
-    assert one.compare(0, small).learned == Rivals(tasks, "loss").compare(0, small).learned
+    assert one.compare(0, small).learned == HeldOut(tasks, "loss").compare(0, small).learned
 
 
 def test_a_fitness_may_be_negative():
@@ -346,7 +346,7 @@ def test_a_callback_hears_of_every_generation():
         ({"meta_lr": -1}, "meta_lr must be > 0, got -1"),
         ({"average": 1}, r"average must be in \[0, 1\), got 1"),
         ({"fitness": "accuracy"}, "fitness must be one of calibrated, loss, error; got 'accuracy'"),
-        ({"precision": "fp8"}, "precision must be one of fp32, bf16; got 'fp8'"),
+        ({"precision": "fp8"}, "precision must be one of fp32, bf16, fp64; got 'fp8'"),
         ({"held_out_tasks": -1}, "held_out_tasks must be a whole number >= 0, got -1"),
         ({"tasks": [1]}, r"tasks must be a TaskSampler or have sample\(seed, count\), got \[1\]"),
         ({"fitness": 3}, "fitness must be one of calibrated, loss, error or a function of outputs and targets, got 3"),
@@ -358,7 +358,7 @@ def test_bad_arguments_are_named(changes, message):
 
 
 def test_what_a_fitness_or_a_model_returns_is_checked():
-    with pytest.raises(ValueError, match=r"fitness must return one number a training, a tensor of shape \(8,\), got"):
+    with pytest.raises(ValueError, match=r"fitness must return one number per training, a tensor of shape \(8,\), got"):
         trainer(fitness=lambda outputs, targets: outputs.sum(), held_out_tasks=0).step()
     with pytest.raises(ValueError, match="model must return one output for each of the 3 classes of data, got 5"):
         trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from mlrsnet._files.storage import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
+from mlrsnet.horizon.sampler import pick
 from mlrsnet.horizon.seeds import generator
-from mlrsnet.horizon.tasks import pick
 from mlrsnet.lab import tasks
 from mlrsnet.lab.distributions import factory
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet

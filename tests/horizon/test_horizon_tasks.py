@@ -380,7 +380,7 @@ def test_everything_that_may_vary_does_and_within_a_generation_only_what_batches
     assert len({tuple(task.classes) for task in tasks if task.num_classes == 2}) > 10
 
 
-def test_horizons_are_spread_evenly_in_their_logarithm():
+def test_lengths_are_spread_evenly_in_their_logarithm():
     random = torch.Generator().manual_seed(0)
     drawn = torch.tensor([log_uniform(10, 1000, random) for _ in range(4000)])
     assert 10 <= drawn.min() <= drawn.max() <= 1000
@@ -508,8 +508,15 @@ def test_noise_on_the_targets_of_sequences_is_refused():
         Task(make_text(), lambda data: nn.Embedding(7, 7), 3, 4, label_noise=0.5)
 
 
-def test_data_of_double_precision_is_made_single_and_bad_targets_are_told():
-    assert Data(torch.zeros(2, 3, dtype=torch.float64), torch.tensor([0, 1])).inputs.dtype == torch.float32
+def test_inputs_are_single_or_as_asked_for_and_bad_targets_are_told():
+    wide, targets = torch.full((2, 3), 1 / 3, dtype=torch.float64), torch.tensor([0, 1])
+    assert Data(wide, targets).inputs.dtype == torch.float32
+    kept = Data(wide, targets, dtype=torch.float64)
+    assert torch.equal(kept.inputs, wide)
+    assert kept.to("cpu").inputs.dtype == torch.float64
+    assert kept.to("cpu", torch.float32).inputs.dtype == torch.float32
+    with pytest.raises(ValueError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
+        Data(wide, targets, dtype=torch.float16)
     with pytest.raises(ValueError, match="targets must be classes, whole numbers from 0, got -1"):
         Data(torch.zeros(2, 3), torch.tensor([-1, 1]))
 
@@ -523,7 +530,7 @@ def test_a_sampler_for_other_data_does_not_draw_from_the_first_ones():
 
 
 @pytest.mark.parametrize(("part", "steps"), [(1.0, 8), (0.25, 2), (0.01, 1)])
-def test_a_training_may_be_judged_before_its_horizon(part, steps):
+def test_a_training_may_be_judged_before_its_end(part, steps):
     task = make_task(total_steps=8, judged_after=part)
     assert (task.steps, task.total_steps) == (steps, 8)
     with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a share of total_steps, got 2"):

@@ -1,6 +1,7 @@
 """Full-horizon meta-training: what is learned, that it can be repeated, and that it goes on after a stop."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -105,7 +106,7 @@ def test_no_generation_comes_after_the_last():
 
 
 def test_losses_are_scaled_by_their_own_tasks_classes():
-    """Two horizons of one kind train one after the other in the same population."""
+    """Two lengths of one kind train one after the other in the same population."""
 
     class Two:
         def sample(self, seed, count):
@@ -119,15 +120,17 @@ def test_losses_are_scaled_by_their_own_tasks_classes():
             self.first = [*getattr(self, "first", []), float(scaled[0, 0])]
             super()._note_range(scaled)
 
-    made = Listening(Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6))
+    made = Listening(
+        Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6), precision="fp64"
+    )
     made.step()
     for task, found in zip(Two().sample(seed_from("tasks", 0, 0), 2), made.first, strict=True):
         torch.manual_seed(task.seed)
-        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        mask = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
         index = Batches(task).take(1)[0][0]
-        outputs = task.model(task.data)(task.data.inputs[index]) + shut
+        outputs = task.model(task.data).double()(task.data.inputs[index].double()) + mask
         value = nn.functional.cross_entropy(outputs, task.labels()[index])
-        assert found == pytest.approx(value.item() / math.log(task.num_classes), rel=1e-4)
+        assert found == pytest.approx(value.item() / math.log(task.num_classes), rel=1e-9)
 
 
 def test_the_users_random_numbers_are_left_alone():
@@ -277,29 +280,31 @@ def test_a_comparison_is_with_the_best_of_the_grid_on_each_task_and_on_all():
         grid = made.held_out.grids()[kind]
         assert grid.shape == (3, len(made.held_out.grid))
         assert found.oracle[kind] == pytest.approx(grid.min(1).values.tolist())
-        assert sum(found.tuned[kind]) == pytest.approx(float(grid.sum(0).min()))
+        assert sum(found.tuned[kind]) == pytest.approx(float(grid.double().sum(0).min()))
     described = made.held_out.describe()
     chosen = described["grid"].index(described["tuned_lr"]["linear"])
     assert [row[chosen] for row in described["fitness"]["linear"]] == pytest.approx(found.tuned["linear"])
 
 
-def test_hand_designed_rivals_are_those_that_a_user_would_train():
+def test_hand_designed_schedules_are_those_that_a_user_would_train():
     task = hold_out(sampler(), 1)[0]
-    rivals = HeldOut([task], "loss", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
-    for peak, found in zip((0.1, 0.7), rivals.grids()["linear"][0].tolist(), strict=True):
+    data = task.data.to("cpu", torch.float64)
+    task = replace(task, data=data)
+    held_out = HeldOut([task], "loss", precision="fp64", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
+    for peak, found in zip((0.1, 0.7), held_out.grids()["linear"][0].tolist(), strict=True):
         torch.manual_seed(task.seed)
-        model, labels = task.model(task.data), task.labels()
+        model, labels = task.model(task.data).double(), task.labels()
         optimizer = torch.optim.SGD(model.parameters(), lr=peak, weight_decay=task.weight_decay)
-        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        mask = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
         for factor, index in zip(
             factors("linear", task.total_steps, 1, warmup=0.05), Batches(task).take(task.total_steps)[0], strict=True
         ):
             optimizer.param_groups[0]["lr"] = peak * factor
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(task.data.inputs[index]) + shut, labels[index]).backward()
+            nn.functional.cross_entropy(model(task.data.inputs[index]) + mask, labels[index]).backward()
             optimizer.step()
-        val = nn.functional.cross_entropy(model(task.data.inputs[task.val]) + shut, labels[task.val])
-        assert found == pytest.approx(val.item(), rel=1e-4)
+        val = nn.functional.cross_entropy(model(task.data.inputs[task.val]) + mask, labels[task.val])
+        assert found == pytest.approx(val.item(), rel=1e-9)
 
 
 def test_every_schedule_is_compared_by_its_own_rule():
@@ -402,3 +407,19 @@ def test_comparing_without_held_out_tasks_is_refused():
 def test_the_public_names_are_there():
     assert mlrsnet.HorizonTrainer is HorizonTrainer
     assert mlrsnet.TaskSampler is TaskSampler
+
+
+def test_the_old_name_of_held_out_tasks_works_and_says_the_new_one():
+    with pytest.warns(
+        DeprecationWarning, match=r"mlrsnet.horizon.Rivals is now mlrsnet.horizon.HeldOut; the old name goes"
+    ):
+        assert mlrsnet.horizon.Rivals is HeldOut
+    with pytest.raises(AttributeError, match=r"module 'mlrsnet.horizon' has no attribute 'Nothing'"):
+        mlrsnet.horizon.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp64"])
+def test_a_meta_training_runs_in_every_precision(precision):
+    made = trainer(precision=precision, generations=1)
+    assert made.run().num_phases == 1
+    assert all(map(math.isfinite, made.comparisons[-1].learned))

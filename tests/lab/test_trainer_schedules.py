@@ -160,6 +160,6 @@ def test_a_method_of_ones_own_is_one_small_class(tmp_path, monkeypatch):
         tiny(schedule="bold-driver", schedule_options={"sideways": 1})
 
 
-def test_what_is_told_of_a_step_that_was_left_out_names_nothing_of_the_loops_own():
-    with pytest.warns(UserWarning, match="gradient was not finite: the optimizer has left out this step"):
+def test_what_is_told_of_a_skipped_step_names_nothing_of_the_loops_own():
+    with pytest.warns(UserWarning, match="gradient was not finite: the optimizer skipped this step"):
         run(tiny(schedule="rtho", lr=1e30, epochs=1), device="cpu")

@@ -104,5 +104,7 @@ def _adam(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> Ten
     v = (beta2 * state.get("exp_avg_sq", zero)).addcmul(gradient, gradient, value=1 - beta2)
     if group["amsgrad"]:
         v = torch.maximum(v, state.get("max_exp_avg_sq", zero))
-    step = torch.as_tensor(state.get("step", 0)).double() + 1  # torch counts in float32, where 1 - 0.999 has 4 digits
+    count = torch.as_tensor(state.get("step", 0))
+    # Torch takes the powers in float64 on the host, where float32 would keep 4 digits of 1 - 0.999, and in float32 on a device.
+    step = (float(count) if count.device.type == "cpu" else count) + 1
     return m / (1 - beta1**step) / ((v / (1 - beta2**step)).sqrt() + group["eps"])

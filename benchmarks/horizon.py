@@ -27,6 +27,7 @@ from mlrsnet.horizon.policies import Networks
 from mlrsnet.horizon.population import Population
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.devices import device_name
+from mlrsnet.horizon.training import Training
 from mlrsnet.lab.models import build_image
 from mlrsnet.schedule import Schedule
 
@@ -46,7 +47,7 @@ def population(data: Data, members: int, chosen: list[Any], precision: str) -> P
     net = default_net()
     policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=1.0))), len(chosen) * members, data.inputs.device)
     row = parameters_to_vector(net.parameters()).detach().to(data.inputs.device)
-    policy.set_weights(row.expand(len(chosen) * members, -1))
+    policy.configure(row.expand(len(chosen) * members, -1))
     return Population(chosen[0], len(chosen), members, policy, data, precision)
 
 
@@ -83,8 +84,10 @@ def measure(device: torch.device, members: tuple[int, ...], steps: int) -> dict[
                 torch.cuda.reset_peak_memory_stats()
                 before = torch.cuda.memory_allocated()
             made = population(data, count // TASKS, chosen, precision)
-            made.train(chosen, calibrated_loss)  # captures the step
-            whole = min(seconds(lambda made=made: made.train(chosen, calibrated_loss), device) for _ in range(2))
+            Training(made, chosen, calibrated_loss).run()  # captures the step
+            whole = min(
+                seconds(lambda made=made: Training(made, chosen, calibrated_loss).run(), device) for _ in range(2)
+            )
             line = {
                 "trainings": count,
                 "precision": precision,

@@ -171,8 +171,8 @@ def _truncated(words: argparse.Namespace, gradients: int, judge: HorizonTrainer)
 
 
 def _judge(trainer: HorizonTrainer, schedule: Schedule) -> dict[str, Any]:
-    assert trainer.rivals is not None
-    found = trainer.rivals.compare(trainer.number, schedule)
+    assert trainer.held_out is not None
+    found = trainer.held_out.compare(trainer.number, schedule)
     return {**found.summary(), "lrs": [round(lr, 4) for lr in found.lrs]}
 
 

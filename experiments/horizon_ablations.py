@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    rivals = None
+    grids = None
     for seed in words.seeds:
         for name, make in VARIANTS.items():
             trainer = HorizonTrainer(
@@ -75,12 +75,12 @@ def main() -> None:
                 held_out_tasks=48,
                 seed=seed,
             )
-            assert trainer.rivals is not None
-            if rivals is not None:
-                trainer.rivals.found = rivals  # the same trainings for all: the grid is trained once
+            assert trainer.held_out is not None
+            if grids is not None:
+                trainer.held_out.grid_fitness = grids  # the same trainings for all: the grid is trained once
             begin = time.perf_counter()
             trainer.run(every=words.generations)
-            rivals = trainer.rivals.grids()
+            grids = trainer.held_out.grids()
             first, last = trainer.comparisons
             rows.append(
                 {

@@ -5,7 +5,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments import markdown, results
-from mlrsnet.horizon.rivals import log_gaps
+from mlrsnet.horizon.comparison import log_gaps
 
 RECORDS = {
     "universal": "universal/universal.json",

@@ -21,11 +21,11 @@ from experiments import markdown, results
 from mlrsnet import Schedule
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import versions
-from mlrsnet.horizon import Rivals, Task
+from mlrsnet.horizon import HeldOut, Task
+from mlrsnet.horizon.comparison import log_gaps
 from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Table
 from mlrsnet.horizon.pool import Pool
-from mlrsnet.horizon.rivals import log_gaps
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.devices import device_name
@@ -45,14 +45,11 @@ def start(name: str) -> Schedule:
 
 def by_table(tasks: list[Task], curve: Any, device: torch.device) -> list[float]:
     """Every task under a curve of its own length."""
-    pool = Pool(lambda total: Table(torch.ones(total, device=device), 10_000), device)
+    pool = Pool(lambda trainings: Table(torch.ones(trainings, device=device), 10_000), device)
+    factors_of = [torch.tensor([curve(task.total_steps)]) for task in tasks]
     found = torch.empty(len(tasks))
-
-    def prepare(policy: Table, indices: list[int]) -> None:
-        policy.set_factors(curve(tasks[indices[0]].total_steps))
-
-    for indices, _, trained in pool.train(tasks, 1, calibrated_loss, prepare):
-        found[indices] = trained.fitness.float().cpu()
+    for group in pool.train(tasks, factors_of, calibrated_loss):
+        found[group.indices] = group.trained.fitness.float().cpu()
     return found.nan_to_num(nan=math.inf).tolist()
 
 
@@ -107,7 +104,7 @@ def main() -> None:
         for draw in range(words.each)
         for number, kind in enumerate(val.kinds)
     ]
-    rivals = Rivals(tasks, calibrated_loss, device, kinds={})
+    held_out = HeldOut(tasks, calibrated_loss, device, kinds={})
     eyes = Schedule.load("universal")
     range_of = eyes.card.gamma.value or 1.0
     fitness = {
@@ -115,8 +112,8 @@ def main() -> None:
         "blind": by_table(tasks, lambda steps: eyes.simulate([1.0] * steps, range_of).tolist(), device),
     }
     for name in SHIPPED:
-        fitness[name] = rivals.compare(0, Schedule.load(name)).learned
-        fitness[f"{name}, start"] = rivals.compare(0, start(name)).learned
+        fitness[name] = held_out.compare(0, Schedule.load(name)).learned
+        fitness[f"{name}, start"] = held_out.compare(0, start(name)).learned
     record = {
         "versions": versions(),
         "machine": {"system": platform.platform(), "device": device_name(device)},

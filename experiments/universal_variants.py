@@ -30,8 +30,8 @@ from experiments import markdown, results
 from mlrsnet import Gamma, LSTMNet, TrendNet
 from mlrsnet._features import Averages
 from mlrsnet.card import versions
-from mlrsnet.horizon import HorizonTrainer, Rivals, Sampler
-from mlrsnet.horizon.rivals import log_gaps
+from mlrsnet.horizon import HeldOut, HorizonTrainer, Sampler
+from mlrsnet.horizon.comparison import log_gaps
 from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.devices import device_name
 from mlrsnet.lab.records import commit
@@ -125,7 +125,7 @@ def summary(found: list[float]) -> dict[str, float]:
     return {"mean": mean(found), "median": median(found), "worst eighth": mean(worst), "at least as good": wins}
 
 
-def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def learn(variant: Variant, train: Sampler, held_out: HeldOut, words: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Comparisons at the start and every few generations, until the generations or the seconds are used up."""
     device = torch.device(words.device)
     trainer = HorizonTrainer(
@@ -140,8 +140,8 @@ def learn(variant: Variant, train: Sampler, rivals: Rivals, words: argparse.Name
         held_out_tasks=0,
         device=device,
     )
-    best = torch.cat(list(rivals.grids().values()), dim=1).min(dim=1).values.tolist()
-    mine = Rivals(rivals.tasks, "calibrated", device, kinds={})  # the grid is trained once for all variants
+    best = torch.cat(list(held_out.grids().values()), dim=1).min(dim=1).values.tolist()
+    mine = HeldOut(held_out.tasks, "calibrated", device, kinds={})  # the grid is trained once for all variants
     begin = time.perf_counter()
     while True:
         compared = mine.compare(trainer.number, trainer.schedule())
@@ -158,8 +158,8 @@ def measure(words: argparse.Namespace) -> dict[str, Any]:
     kinds, horizons = words.kinds, tuple(words.horizons)
     train, val = distribution(words.data, kinds=kinds[0], validation=kinds[1], horizons=horizons)
     tasks = [task for number, kind in enumerate(val.kinds) for task in kind.sample(number, 2)]
-    rivals = Rivals(tasks, "calibrated", words.device, grid=GRID, kinds=DECAYS)
-    grids = rivals.grids()
+    held_out = HeldOut(tasks, "calibrated", words.device, grid=GRID, kinds=DECAYS)
+    grids = held_out.grids()
     best = torch.cat(list(grids.values()), dim=1).min(dim=1).values.tolist()
     settings = ("generations", "tasks", "members", "horizons", "kinds")
     record: dict[str, Any] = {
@@ -179,7 +179,7 @@ def measure(words: argparse.Namespace) -> dict[str, Any]:
     for name in words.only:
         comparisons: list[dict[str, Any]] = []
         record["variants"][name] = {"about": VARIANTS[name].about, "comparisons": comparisons}
-        for line in learn(VARIANTS[name], train, rivals, words):
+        for line in learn(VARIANTS[name], train, held_out, words):
             comparisons.append(line)
             print(name, {key: round(value, 4) for key, value in line.items() if key != "fitness"}, flush=True)
             write(record, words.out)

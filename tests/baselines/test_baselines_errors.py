@@ -25,7 +25,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_is_told_once(make, bad, s
     for _ in range(steps):
         advance(optimizer, w)
     before = snapshot(optimizer, w)
-    with pytest.warns(UserWarning, match="was not finite: .* has left out this step") as told:
+    with pytest.warns(UserWarning, match="was not finite: .* skipped this step") as told:
         for _ in range(2):
             advance(optimizer, w, loss=lambda w: bad * quadratic(w))
     assert len(told) == 1
@@ -45,7 +45,7 @@ def test_a_derivative_of_rtho_that_overflows_begins_anew_and_the_training_goes_o
     advance(optimizer, w)
     optimizer.state[w]["sensitivity"].fill_(1e308)
     before = lr(optimizer)
-    with pytest.warns(UserWarning, match="RTHO has kept the LR and begun that derivative anew"):
+    with pytest.warns(UserWarning, match="RTHO kept the LR and restarts the derivative from 0"):
         advance(optimizer, w, loss=lambda w: quadratic(w))
         advance(optimizer, w)
     assert lr(optimizer) != before

@@ -172,8 +172,8 @@ def test_an_unknown_schedule_is_told_the_known_ones():
         if option in ("end", "start", "factor")
     ],
 )
-def test_a_part_of_the_lr_that_is_no_number_is_named(name, option):
-    told = f"{option} must be a finite number, got 'x': a part of the initial LR"
+def test_a_share_of_the_lr_that_is_no_number_is_named(name, option):
+    told = f"{option} must be a finite number, got 'x': a share of the initial LR"
     with pytest.raises(ValueError, match=told):
         factors(name, 10, 1, **{option: "x"})
     with pytest.raises(ValueError, match=told):

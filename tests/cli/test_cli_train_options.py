@@ -76,7 +76,10 @@ def test_an_option_is_json_or_a_word(capsys, words, field, value):
         (["--optimizer", "sgdm", "--option", "optimizer.nesterov=1"], "nesterov must be true or false, got 1"),
         (["--schedule", "multistep", "--option", "schedule.milestones=0.5"], "milestones must be a list such as [0.3"),
         (["--schedule", "multistep", "--option", 'schedule.milestones=["x"]'], "each of milestones must be a finite"),
-        (["--schedule", "multistep", "--option", "schedule.factor=-1"], "multistep must give LRs >= 0 at every step"),
+        (
+            ["--schedule", "multistep", "--option", "schedule.factor=-1"],
+            "multistep must give finite factors >= 0 at every step",
+        ),
         (["--schedule", "sgdr", "--option", "schedule.growth=0"], "growth must be a whole number >= 1, got 0"),
         (["--schedule", "learned", "--option", "schedule.schedule=5"], "schedule must be a string, got 5"),
         (["--schedule", "learned", "--option", "schedule.schedule=nope"], "there is no schedule named 'nope'"),

@@ -132,7 +132,7 @@ assert fused.kernel is not None
 row = torch.cat([parameter.detach().flatten() for parameter in schedule.net.parameters()])
 weights = row + 0.1 * torch.randn(5, len(row))
 for policy in (plain, fused):
-    policy.set_weights(weights)
+    policy.configure(weights)
     policy.begin(12, torch.tensor([1.0, 0.1, 0.01, 2.0, 1.0]), torch.tensor([2.0, 5.0, 10.0, 100.0, 7.0]))
 for step in range(16):
     losses = 1.2 + torch.rand(5)

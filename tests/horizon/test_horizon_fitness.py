@@ -12,17 +12,17 @@ from mlrsnet.horizon.fitness import FITNESS, calibrated_loss, error, loss
 
 
 def make(seed=0, members=3, examples=40, classes=5, skill=1.0, scale=2.0, positions=()):
-    """Outputs that know something about their targets; the members' confidences differ."""
+    """Outputs that know something about their targets, in double precision; the members' confidences differ."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.randint(classes, (members, examples, *positions), generator=random)
-    outputs = torch.randn(*targets.shape, classes, generator=random)
+    outputs = torch.randn(*targets.shape, classes, generator=random, dtype=torch.float64)
     outputs += skill * torch.nn.functional.one_hot(targets, classes)
-    confidence = scale * torch.logspace(-0.5, 0.5, members).view(-1, *[1] * (outputs.ndim - 1))
+    confidence = scale * torch.logspace(-0.5, 0.5, members, dtype=torch.float64).view(-1, *[1] * (outputs.ndim - 1))
     return confidence * outputs, targets
 
 
-def shut(outputs, classes):
-    """Without the classes from so many on."""
+def mask(outputs, classes):
+    """-inf from this class on."""
     return outputs.masked_fill(torch.arange(outputs.shape[-1]) >= classes, -math.inf)
 
 
@@ -30,7 +30,7 @@ def shut(outputs, classes):
 def test_the_loss_is_torchs_member_by_member(positions):
     outputs, targets = make(positions=positions)
     expected = [cross_entropy(o.flatten(0, -2), t.flatten()) for o, t in zip(outputs, targets, strict=True)]
-    torch.testing.assert_close(loss(outputs, targets), torch.stack(expected))
+    torch.testing.assert_close(loss(outputs, targets), torch.stack(expected), rtol=1e-12, atol=1e-12)
 
 
 @given(st.integers(0, 1000), st.floats(0.05, 20), st.floats(-1, 4), st.integers(2, 6))
@@ -42,18 +42,18 @@ def test_calibration_never_makes_a_loss_larger(seed, scale, skill, classes):
 @pytest.mark.parametrize("right", [2, 3, 4, 9, 49])
 def test_a_network_that_is_as_sure_as_it_is_right_has_nothing_to_gain(right):
     """One answer in right + 1 is wrong, and the odds that the network gives say so: the best temperature is 1."""
-    outputs = torch.tensor([math.log(right), 0.0]).expand(1, right + 1, 2)
+    outputs = torch.tensor([math.log(right), 0.0], dtype=torch.float64).expand(1, right + 1, 2)
     targets = torch.tensor([[0] * right + [1]])
     found, expected = calibrated_loss(outputs, targets), loss(outputs, targets)
     assert found <= expected
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=0)
 
 
 @given(st.integers(0, 1000), st.floats(0.2, 5))
 def test_a_networks_confidence_does_not_matter(seed, factor):
     outputs, targets = make(seed, skill=2.0, scale=1.0)
     torch.testing.assert_close(
-        calibrated_loss(factor * outputs, targets), calibrated_loss(outputs, targets), rtol=2e-5, atol=2e-6
+        calibrated_loss(factor * outputs, targets), calibrated_loss(outputs, targets), rtol=2e-6, atol=2e-7
     )
 
 
@@ -67,7 +67,7 @@ def best_of_a_grid(outputs, targets):
 def test_calibration_finds_what_a_fine_grid_of_temperatures_finds(skill, scale, positions):
     outputs, targets = make(skill=skill, scale=scale, positions=positions)
     found = calibrated_loss(outputs, targets)
-    torch.testing.assert_close(found, best_of_a_grid(outputs, targets), rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(found, best_of_a_grid(outputs, targets), rtol=2e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize(("skill", "scale"), [(-1.0, 10.0), (0.0, 10.0), (3.0, 0.1), (50.0, 1.0)])
@@ -99,7 +99,7 @@ def test_members_are_judged_together_as_one_by_one(name, positions):
     alone = torch.cat([fitness(outputs[i : i + 1], targets[i : i + 1]) for i in range(5)])
     together = fitness(outputs, targets)
     assert together.shape == (5,)
-    torch.testing.assert_close(together, alone, rtol=1e-6, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 @pytest.mark.parametrize("fitness", [loss, calibrated_loss])
@@ -114,21 +114,21 @@ def test_a_lost_training_stays_lost(fitness, value):
 
 
 @pytest.mark.parametrize("name", FITNESS)
-def test_shut_classes_count_as_if_they_were_not_there(name):
+def test_masked_classes_count_as_if_they_were_not_there(name):
     outputs, targets = make(classes=6)
     targets = targets % 4
-    found = FITNESS[name](shut(outputs, 4), targets)
-    torch.testing.assert_close(found, FITNESS[name](outputs[..., :4], targets), rtol=1e-6, atol=1e-6)
+    found = FITNESS[name](mask(outputs, 4), targets)
+    torch.testing.assert_close(found, FITNESS[name](outputs[..., :4], targets), rtol=1e-12, atol=1e-12)
     assert found.isfinite().all()
 
 
 def test_members_may_have_different_numbers_of_classes():
     outputs, targets = make(members=2, classes=6)
     targets[0] %= 3
-    mixed = torch.stack((shut(outputs[0], 3), outputs[1]))
+    mixed = torch.stack((mask(outputs[0], 3), outputs[1]))
     found = calibrated_loss(mixed, targets)
-    torch.testing.assert_close(found[:1], calibrated_loss(outputs[:1, :, :3], targets[:1]), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(found[1:], calibrated_loss(outputs[1:], targets[1:]), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found[:1], calibrated_loss(outputs[:1, :, :3], targets[:1]), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[1:], calibrated_loss(outputs[1:], targets[1:]), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("positions", [(), (6,)])
@@ -137,7 +137,7 @@ def test_errors_are_counted(positions):
     for member in range(3):
         pairs = zip(outputs[member].flatten(0, -2).tolist(), targets[member].flatten().tolist(), strict=True)
         wrong = [values.index(max(values)) != target for values, target in pairs]
-        assert float(error(outputs, targets)[member]) == pytest.approx(sum(wrong) / len(wrong))
+        assert float(error(outputs, targets)[member]) == pytest.approx(sum(wrong) / len(wrong), rel=1e-6)
 
 
 def test_an_error_is_the_same_at_every_temperature():
@@ -146,10 +146,11 @@ def test_an_error_is_the_same_at_every_temperature():
 
 
 @pytest.mark.parametrize("name", FITNESS)
-def test_half_precision_outputs_are_judged_in_single(name):
+def test_half_precision_outputs_are_judged_in_single_and_double_ones_in_double(name):
     outputs, targets = make()
     found = FITNESS[name](outputs.bfloat16(), targets)
     assert found.dtype == torch.float32
+    assert FITNESS[name](outputs, targets).dtype == (torch.float32 if name == "error" else torch.float64)
     assert torch.equal(found, FITNESS[name](outputs.bfloat16().float(), targets))
 
 

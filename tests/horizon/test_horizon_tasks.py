@@ -13,7 +13,7 @@ from torch import nn
 
 from mlrsnet.horizon import SGD, Adam, Data, HorizonTrainer, Mixture, Task, TaskSampler
 from mlrsnet.horizon.batches import Batches
-from mlrsnet.horizon.tasks import log_uniform, pick
+from mlrsnet.horizon.sampler import log_uniform, pick
 
 CLASSES, COUNT = 5, 100
 
@@ -92,8 +92,8 @@ def test_data_moves_with_all_it_knows():
 @pytest.mark.parametrize(
     ("inputs", "targets", "options", "told"),
     [
-        (torch.zeros(3, 2), torch.zeros(4).long(), {}, "inputs and targets must be as many, .* got 3 and 4"),
-        (torch.zeros(0, 2), torch.zeros(0).long(), {}, "at least one; got 0 and 0"),
+        (torch.zeros(3, 2), torch.zeros(4).long(), {}, "inputs and targets must have the same length, .* got 3 and 4"),
+        (torch.zeros(0, 2), torch.zeros(0).long(), {}, "at least 1; got 0 and 0"),
         (torch.zeros(3, 2), torch.zeros(3), {}, "targets must be classes, whole numbers from 0, got torch.float32"),
         (torch.zeros(2, 2), torch.tensor([-1, 1]), {}, "targets must be classes, whole numbers from 0, got"),
         (torch.tensor([[0.0], [math.nan]]), torch.tensor([0, 1]), {}, "inputs must be finite, got NaN or infinite"),
@@ -224,12 +224,12 @@ def test_tasks_that_differ_in_what_a_member_may_have_for_itself_are_of_one_kind(
         ({"weight_decay": -1e-4}, "weight_decay must be >= 0, got -0.0001"),
         ({"weight_decay": math.inf}, "weight_decay must be a finite number, got inf"),
         ({"clip_norm": 0}, "clip_norm must be > 0, got 0"),
-        ({"classes": [0]}, r"classes must be two or more different ones of 0 to 4, .* got \[0\]"),
-        ({"classes": []}, r"classes must be two or more different ones of 0 to 4, .* got \[\]"),
+        ({"classes": [0]}, r"classes must be two or more different classes from 0 to 4, .* got \[0\]"),
+        ({"classes": []}, r"classes must be two or more different classes from 0 to 4, .* got \[\]"),
         ({"classes": [0, 0]}, r"classes must be two or more .* got \[0, 0\]"),
         ({"classes": [0, 5]}, r"classes must be two or more .* got \[0, 5\]"),
         ({"classes": [0, 1.0]}, r"classes must be two or more .* got \[0, 1.0\]"),
-        ({"data": make_text(), "classes": [0, 1]}, r"classes must be .* with one target an example, got \[0, 1\]"),
+        ({"data": make_text(), "classes": [0, 1]}, r"classes must be .* one target per example, got \[0, 1\]"),
         ({"train": torch.arange(10)}, "train and val must be given together, or neither"),
         ({"val": torch.arange(10)}, "train and val must be given together, or neither"),
     ],
@@ -380,7 +380,7 @@ def test_everything_that_may_vary_does_and_within_a_generation_only_what_batches
     assert len({tuple(task.classes) for task in tasks if task.num_classes == 2}) > 10
 
 
-def test_horizons_are_spread_evenly_in_their_logarithm():
+def test_lengths_are_spread_evenly_in_their_logarithm():
     random = torch.Generator().manual_seed(0)
     drawn = torch.tensor([log_uniform(10, 1000, random) for _ in range(4000)])
     assert 10 <= drawn.min() <= drawn.max() <= 1000
@@ -486,7 +486,7 @@ def test_a_sampler_of_ones_own_can_be_learned_from(sampler):
         ({"train": torch.arange(20), "val": torch.arange(0)}, "val must be indices from 0 to 99, at least one"),
         (
             {"train": torch.arange(20), "val": torch.arange(20, 30), "classes": [0, 1]},
-            r"train must be examples of the classes \[0, 1\], got some of others",
+            r"train must be examples of the classes \[0, 1\], got some of other classes",
         ),
         ({"optimizer": None}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
     ],
@@ -503,13 +503,20 @@ def test_a_task_of_some_classes_takes_their_examples_only():
 
 def test_noise_on_the_targets_of_sequences_is_refused():
     with pytest.raises(
-        ValueError, match=r"label_noise needs one target an example, got 0.5 with sequences: leave it out"
+        ValueError, match=r"label_noise needs one target per example, got 0.5 with sequences: leave it out"
     ):
         Task(make_text(), lambda data: nn.Embedding(7, 7), 3, 4, label_noise=0.5)
 
 
-def test_data_of_double_precision_is_made_single_and_bad_targets_are_told():
-    assert Data(torch.zeros(2, 3, dtype=torch.float64), torch.tensor([0, 1])).inputs.dtype == torch.float32
+def test_inputs_are_single_or_as_asked_for_and_bad_targets_are_told():
+    wide, targets = torch.full((2, 3), 1 / 3, dtype=torch.float64), torch.tensor([0, 1])
+    assert Data(wide, targets).inputs.dtype == torch.float32
+    kept = Data(wide, targets, dtype=torch.float64)
+    assert torch.equal(kept.inputs, wide)
+    assert kept.to("cpu").inputs.dtype == torch.float64
+    assert kept.to("cpu", torch.float32).inputs.dtype == torch.float32
+    with pytest.raises(ValueError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
+        Data(wide, targets, dtype=torch.float16)
     with pytest.raises(ValueError, match="targets must be classes, whole numbers from 0, got -1"):
         Data(torch.zeros(2, 3), torch.tensor([-1, 1]))
 
@@ -523,10 +530,10 @@ def test_a_sampler_for_other_data_does_not_draw_from_the_first_ones():
 
 
 @pytest.mark.parametrize(("part", "steps"), [(1.0, 8), (0.25, 2), (0.01, 1)])
-def test_a_training_may_be_judged_before_its_horizon(part, steps):
+def test_a_training_may_be_judged_before_its_end(part, steps):
     task = make_task(total_steps=8, judged_after=part)
     assert (task.steps, task.total_steps) == (steps, 8)
-    with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a part of the horizon, got 2"):
+    with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a share of total_steps, got 2"):
         make_task(judged_after=2)
 
 

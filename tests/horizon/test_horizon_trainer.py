@@ -1,6 +1,7 @@
 """Full-horizon meta-training: what is learned, that it can be repeated, and that it goes on after a stop."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +11,10 @@ import mlrsnet
 from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import Card
-from mlrsnet.horizon import Data, Rivals
+from mlrsnet.horizon import Data, HeldOut
 from mlrsnet.horizon.batches import Batches
+from mlrsnet.horizon.comparison import Comparison
 from mlrsnet.horizon.fitness import FITNESS
-from mlrsnet.horizon.rivals import Comparison
 from mlrsnet.horizon.seeds import seed_from
 from mlrsnet.horizon.trainer import default_net, hold_out
 
@@ -105,7 +106,7 @@ def test_no_generation_comes_after_the_last():
 
 
 def test_losses_are_scaled_by_their_own_tasks_classes():
-    """Two horizons of one kind train one after the other in the same population."""
+    """Two lengths of one kind train one after the other in the same population."""
 
     class Two:
         def sample(self, seed, count):
@@ -119,15 +120,17 @@ def test_losses_are_scaled_by_their_own_tasks_classes():
             self.first = [*getattr(self, "first", []), float(scaled[0, 0])]
             super()._note_range(scaled)
 
-    made = Listening(Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6))
+    made = Listening(
+        Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6), precision="fp64"
+    )
     made.step()
     for task, found in zip(Two().sample(seed_from("tasks", 0, 0), 2), made.first, strict=True):
         torch.manual_seed(task.seed)
-        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        mask = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
         index = Batches(task).take(1)[0][0]
-        outputs = task.model(task.data)(task.data.inputs[index]) + shut
+        outputs = task.model(task.data).double()(task.data.inputs[index].double()) + mask
         value = nn.functional.cross_entropy(outputs, task.labels()[index])
-        assert found == pytest.approx(value.item() / math.log(task.num_classes), rel=1e-4)
+        assert found == pytest.approx(value.item() / math.log(task.num_classes), rel=1e-9)
 
 
 def test_the_users_random_numbers_are_left_alone():
@@ -274,43 +277,45 @@ def test_a_comparison_is_with_the_best_of_the_grid_on_each_task_and_on_all():
     made = trainer()
     found = made.compare()
     for kind in ("cosine", "linear", "fixed"):
-        grid = made.rivals.grids()[kind]
-        assert grid.shape == (3, len(made.rivals.grid))
+        grid = made.held_out.grids()[kind]
+        assert grid.shape == (3, len(made.held_out.grid))
         assert found.oracle[kind] == pytest.approx(grid.min(1).values.tolist())
-        assert sum(found.tuned[kind]) == pytest.approx(float(grid.sum(0).min()))
-    described = made.rivals.describe()
+        assert sum(found.tuned[kind]) == pytest.approx(float(grid.double().sum(0).min()))
+    described = made.held_out.describe()
     chosen = described["grid"].index(described["tuned_lr"]["linear"])
     assert [row[chosen] for row in described["fitness"]["linear"]] == pytest.approx(found.tuned["linear"])
 
 
-def test_hand_designed_rivals_are_those_that_a_user_would_train():
+def test_hand_designed_schedules_are_those_that_a_user_would_train():
     task = hold_out(sampler(), 1)[0]
-    rivals = Rivals([task], "loss", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
-    for peak, found in zip((0.1, 0.7), rivals.grids()["linear"][0].tolist(), strict=True):
+    data = task.data.to("cpu", torch.float64)
+    task = replace(task, data=data)
+    held_out = HeldOut([task], "loss", precision="fp64", kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
+    for peak, found in zip((0.1, 0.7), held_out.grids()["linear"][0].tolist(), strict=True):
         torch.manual_seed(task.seed)
-        model, labels = task.model(task.data), task.labels()
+        model, labels = task.model(task.data).double(), task.labels()
         optimizer = torch.optim.SGD(model.parameters(), lr=peak, weight_decay=task.weight_decay)
-        shut = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
+        mask = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
         for factor, index in zip(
             factors("linear", task.total_steps, 1, warmup=0.05), Batches(task).take(task.total_steps)[0], strict=True
         ):
             optimizer.param_groups[0]["lr"] = peak * factor
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(task.data.inputs[index]) + shut, labels[index]).backward()
+            nn.functional.cross_entropy(model(task.data.inputs[index]) + mask, labels[index]).backward()
             optimizer.step()
-        val = nn.functional.cross_entropy(model(task.data.inputs[task.val]) + shut, labels[task.val])
-        assert found == pytest.approx(val.item(), rel=1e-4)
+        val = nn.functional.cross_entropy(model(task.data.inputs[task.val]) + mask, labels[task.val])
+        assert found == pytest.approx(val.item(), rel=1e-9)
 
 
 def test_every_schedule_is_compared_by_its_own_rule():
     tasks = hold_out(sampler(), 2)
     schedules = [Schedule(default_net(), Card(gamma=Gamma("fixed", value=value))) for value in (1.0, 0.01)]
-    one = Rivals(tasks, "loss")
+    one = HeldOut(tasks, "loss")
     both = [one.compare(0, schedule).learned for schedule in schedules]
-    assert both == [Rivals(tasks, "loss").compare(0, schedule).learned for schedule in schedules]
+    assert both == [HeldOut(tasks, "loss").compare(0, schedule).learned for schedule in schedules]
     assert both[0] != both[1]
     small = Schedule(default_net(4), schedules[0].card)
-    assert one.compare(0, small).learned == Rivals(tasks, "loss").compare(0, small).learned
+    assert one.compare(0, small).learned == HeldOut(tasks, "loss").compare(0, small).learned
 
 
 def test_a_fitness_may_be_negative():
@@ -346,7 +351,7 @@ def test_a_callback_hears_of_every_generation():
         ({"meta_lr": -1}, "meta_lr must be > 0, got -1"),
         ({"average": 1}, r"average must be in \[0, 1\), got 1"),
         ({"fitness": "accuracy"}, "fitness must be one of calibrated, loss, error; got 'accuracy'"),
-        ({"precision": "fp8"}, "precision must be one of fp32, bf16; got 'fp8'"),
+        ({"precision": "fp8"}, "precision must be one of fp32, bf16, fp64; got 'fp8'"),
         ({"held_out_tasks": -1}, "held_out_tasks must be a whole number >= 0, got -1"),
         ({"tasks": [1]}, r"tasks must be a TaskSampler or have sample\(seed, count\), got \[1\]"),
         ({"fitness": 3}, "fitness must be one of calibrated, loss, error or a function of outputs and targets, got 3"),
@@ -358,7 +363,7 @@ def test_bad_arguments_are_named(changes, message):
 
 
 def test_what_a_fitness_or_a_model_returns_is_checked():
-    with pytest.raises(ValueError, match=r"fitness must return one number a training, a tensor of shape \(8,\), got"):
+    with pytest.raises(ValueError, match=r"fitness must return one number per training, a tensor of shape \(8,\), got"):
         trainer(fitness=lambda outputs, targets: outputs.sum(), held_out_tasks=0).step()
     with pytest.raises(ValueError, match="model must return one output for each of the 3 classes of data, got 5"):
         trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()
@@ -402,3 +407,19 @@ def test_comparing_without_held_out_tasks_is_refused():
 def test_the_public_names_are_there():
     assert mlrsnet.HorizonTrainer is HorizonTrainer
     assert mlrsnet.TaskSampler is TaskSampler
+
+
+def test_the_old_name_of_held_out_tasks_works_and_says_the_new_one():
+    with pytest.warns(
+        DeprecationWarning, match=r"mlrsnet.horizon.Rivals is now mlrsnet.horizon.HeldOut; the old name goes"
+    ):
+        assert mlrsnet.horizon.Rivals is HeldOut
+    with pytest.raises(AttributeError, match=r"module 'mlrsnet.horizon' has no attribute 'Nothing'"):
+        mlrsnet.horizon.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp64"])
+def test_a_meta_training_runs_in_every_precision(precision):
+    made = trainer(precision=precision, generations=1)
+    assert made.run().num_phases == 1
+    assert all(map(math.isfinite, made.comparisons[-1].learned))

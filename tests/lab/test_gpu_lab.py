@@ -274,7 +274,7 @@ def test_a_derivative_that_begins_anew_stays_in_its_graph():
             stepper.step()
         kept = stepper.graphs.calls["train"][1]
         assert kept is not None
-        with pytest.warns(UserWarning, match="begun that derivative anew"):
+        with pytest.warns(UserWarning, match="restarts the derivative from 0"):
             stepper.method.optimizer._forget()
         for _ in range(3):
             stepper.step()

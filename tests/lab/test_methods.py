@@ -64,14 +64,16 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
 def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimizer, schedule_file, texts, tmp_path):
     learned = {"schedule": schedule_file, "scale": 0.02}
     careful = {"hyper_lr": 1e-5}  # at 1e-3 a transformer diverges with some versions of torch
+    short = {"fraction": 0.02}  # at L4's own 0.15 it depends on the CPU's rounding whether a transformer learns
     mlr_snet = {"every": 10, "hidden": 8, "scale": 0.1}
-    options = {"learned": learned, "mlr-snet": mlr_snet, "rtho": careful}.get(schedule, {})
+    options = {"learned": learned, "mlr-snet": mlr_snet, "rtho": careful, "l4": short}.get(schedule, {})
     spec = of_text(model, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.1))
     whole = run(spec, root=texts, device="cpu")
     assert whole.data["metric"] == {"name": "perplexity", "unit": "", "better": "lower"}
     assert whole.epochs[-1]["train_loss"] < whole.trace["loss"][0]
     for part in ("val", "test"):
-        assert whole.epochs[-1][f"{part}_metric"] == pytest.approx(math.exp(whole.epochs[-1][f"{part}_loss"]), rel=1e-5)
+        # a record keeps 6 digits of each: the loss is within 5e-6, the metric within 5e-6 of itself
+        assert whole.epochs[-1][f"{part}_metric"] == pytest.approx(math.exp(whole.epochs[-1][f"{part}_loss"]), rel=2e-5)
     assert_same(stop_and_resume(spec, tmp_path / "run", root=texts, device="cpu"), whole)
 
 
@@ -158,6 +160,6 @@ def test_a_method_of_ones_own_is_one_small_class(tmp_path, monkeypatch):
         tiny(schedule="bold-driver", schedule_options={"sideways": 1})
 
 
-def test_what_is_told_of_a_step_that_was_left_out_names_nothing_of_the_loops_own():
-    with pytest.warns(UserWarning, match="gradient was not finite: the optimizer has left out this step"):
+def test_what_is_told_of_a_skipped_step_names_nothing_of_the_loops_own():
+    with pytest.warns(UserWarning, match="gradient was not finite: the optimizer skipped this step"):
         run(tiny(schedule="rtho", lr=1e30, epochs=1), device="cpu")

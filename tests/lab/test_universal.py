@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from mlrsnet.horizon import Data, HorizonTrainer
 from mlrsnet.horizon.population import Population
+from mlrsnet.horizon.training import Training
 from mlrsnet.lab import universal
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.universal import Source, begin_trained, distribution, load
@@ -163,5 +164,7 @@ def test_populations_of_every_picture_network_take_a_step():
             def lrs(self, losses):
                 return 0.1 * self.scale
 
-        trained = Population(tasks[0], 2, 1, Fixed(), data).train(tasks, lambda outputs, targets: outputs.sum((1, 2)))
+        trained = Training(
+            Population(tasks[0], 2, 1, Fixed(), data), tasks, lambda outputs, targets: outputs.sum((1, 2))
+        ).run()
         assert torch.isfinite(trained.losses).all(), options

@@ -38,7 +38,7 @@ def check(optimizer: Optimizer) -> None:
 
 @torch.no_grad()
 def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
-    """|w| / |d|, a float32 scalar on the weights' device. `shares`: the groups' LRs divided by alpha."""
+    """|w| / |d|, a scalar on the weights' device. `shares`: the groups' LRs divided by alpha."""
     weights, directions = [], []
     for group, share in zip(optimizer.param_groups, shares, strict=True):
         members = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -74,7 +74,8 @@ def _is_sharded(parameter: Tensor) -> bool:
 
 
 def _length(tensors: list[Tensor]) -> Tensor:
-    return torch.stack(torch._foreach_norm([t.float() for t in tensors])).norm()  # type: ignore[arg-type]
+    wide = [t if t.dtype == torch.float64 else t.float() for t in tensors]
+    return torch.stack(torch._foreach_norm(wide)).norm()  # type: ignore[arg-type]
 
 
 def _direction(optimizer: Optimizer, group: dict[str, Any], weight: Tensor) -> Tensor:
@@ -107,5 +108,7 @@ def _adam(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> Ten
     v = (beta2 * state.get("exp_avg_sq", zero)).addcmul(gradient, gradient, value=1 - beta2)
     if group["amsgrad"]:
         v = torch.maximum(v, state.get("max_exp_avg_sq", zero))
-    step = state.get("step", 0) + 1
+    count = torch.as_tensor(state.get("step", 0))
+    # Torch takes the powers in float64 on the host, where float32 would keep 4 digits of 1 - 0.999, and in float32 on a device.
+    step = (float(count) if count.device.type == "cpu" else count) + 1
     return m / (1 - beta1**step) / ((v / (1 - beta2**step)).sqrt() + group["eps"])

@@ -1,4 +1,4 @@
-"""Rivals that find the LR while they train, each a `torch.optim.Optimizer` that needs nothing else of this package."""
+"""Optimizers that find their LR while they train, and hand-designed schedules, to compare learned schedules with."""
 
 from mlrsnet.baselines.hd import HDSGD, HDAdam
 from mlrsnet.baselines.l4 import L4

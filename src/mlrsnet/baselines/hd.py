@@ -1,17 +1,19 @@
 """Hypergradient descent (Baydin, Cornish, Martinez Rubio, Schmidt, Wood: Online Learning Rate Adaptation, ICLR 2018).
 
-An optimizer whose step is u_t = -alpha_t d_t, with a direction d_t that does not depend on alpha_t, has
+Step t moves the weights from w_{t-1} to w_t along a direction d_t that does not depend on the LR, and g_{t+1} is the
+gradient at w_t:
 
-    d f(w_t) / d alpha = grad f(w_t) . d u_t / d alpha = -g_{t+1} . d_t
+    w_t = w_{t-1} - alpha_t d_t                       g_{t+1} = grad f(w_t)
+    d f(w_t) / d alpha_t = g_{t+1} . (d w_t / d alpha_t) = -g_{t+1} . d_t
 
-so the gradient that the next step needs anyway tells whether the last one was too long, and with beta for `hyper_lr`
+So the next step's gradient says whether the last step was too long. With beta for `hyper_lr`:
 
     alpha_{t+1} = alpha_t + beta g_{t+1} . d_t        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
-which is their SGD-HD, SGDN-HD or Adam-HD by what d is. Weight decay is part of g. As in the paper alpha may become negative.
+The choice of d makes this SGD-HD, SGDN-HD or Adam-HD. Weight decay is part of g. As in the paper, alpha may become negative.
 
-With several parameter groups there is one alpha: the LR of the first group whose LR is not 0. The groups keep the ratios r_i
-of the LRs they began with, and the inner product is the sum of r_i g . d over all of them.
+With several parameter groups, alpha is the LR of the first group whose LR is not 0. All groups keep the ratios r_i of their
+initial LRs to it, and the inner product is the sum of r_i g . d over the groups.
 """
 
 import math
@@ -40,7 +42,7 @@ from mlrsnet.baselines.base import (
 
 
 class HypergradientDescent(Baseline):
-    """Base: `_directions` says what d_t is for a group's parameters, and advances what it remembers of them."""
+    """Base class. `_directions` gives d_t for a group's parameters, and advances their state."""
 
     shared = ("hyper_lr", "hypergradient")
 
@@ -49,19 +51,19 @@ class HypergradientDescent(Baseline):
 
     @property
     def last_hypergradient(self) -> float | None:
-        """-g_{t+1} . d_t of the last step: positive means that the step before was too long. None before the first."""
+        """-g_{t+1} . d_t as of the last step. Positive: the step before was too long. None before the first step."""
         found: float | None = self.param_groups[0]["hypergradient"]
         return found
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """Adapt the LR to the gradients in place, then move by them. `closure` computes a loss and its gradients."""
+        """Adapt the LR to the gradients in `.grad`, then take a step. `closure` computes a loss and its gradients."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
             if not math.isfinite(number("the closure's loss", loss)):
-                self._leave_out("a loss")
+                self._skip("a loss")
                 return loss
         reference, ratios = self._ratios()
         found = [with_gradients(group) for group in self.param_groups]
@@ -70,13 +72,13 @@ class HypergradientDescent(Baseline):
             for ratio, (parameters, grads) in zip(ratios, found, strict=True)
         )
         if not math.isfinite(slope):
-            self._leave_out("a gradient")
+            self._skip("a gradient")
             return loss
         alpha = lr_of(reference) - reference["hyper_lr"] * slope
         for group, ratio, (parameters, grads) in zip(self.param_groups, ratios, found, strict=True):
             group["lr"], group["hypergradient"] = ratio * alpha, slope
             for p in group["params"]:
-                if p.grad is None:  # it did not move, so its last move was 0
+                if p.grad is None:  # it does not move in this step
                     self.state.get(p, {}).pop("direction", None)
             if parameters:
                 states = [self.state[p] for p in parameters]
@@ -85,23 +87,28 @@ class HypergradientDescent(Baseline):
         return loss
 
     def _last_directions(self, parameters: Tensors, gradients: Tensors) -> Tensors:
-        """d_t; 0 before the first step, with which a gradient that is not finite still gives a product that is not."""
+        """d_t. Zeros before the first step: their product with a gradient that is not finite is not finite either."""
         return recall([self.state.get(p, {}) for p in parameters], "direction", gradients)
 
 
 class HDSGD(HypergradientDescent):
-    """SGD-HD, SGDN-HD (Nesterov) and the heavy ball between them, in torch's form of momentum.
+    """SGD with hypergradient descent: SGD-HD, its heavy-ball form, and SGDN-HD (Nesterov).
 
         v_t = mu v_{t-1} + g_t
-        d_t = g_t (mu = 0),  v_t (heavy ball)  or  g_t + mu v_t (Nesterov)
+        d_t = g_t              SGD-HD (mu = 0)
+              v_t              heavy ball
+              g_t + mu v_t     SGDN-HD (Nesterov), in torch's form
+
+        alpha_{t+1} = alpha_t + beta g_{t+1} . d_t
+        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
     Args:
         params: parameters or groups of them.
-        lr: alpha_0.
-        hyper_lr: beta; the MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
+        lr: the initial alpha.
+        hyper_lr: beta. The MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
         momentum: mu.
-        nesterov: look ahead, as SGDN-HD does.
-        weight_decay: times the weights, added to the gradient.
+        nesterov: use SGDN-HD.
+        weight_decay: the weights times this are added to the gradient.
 
     >>> w = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimizer = HDSGD([w], lr=0.1, hyper_lr=0.01)
@@ -109,8 +116,8 @@ class HDSGD(HypergradientDescent):
     ...     optimizer.zero_grad()
     ...     (w**2).sum().backward()
     ...     optimizer.step()
-    >>> optimizer.param_groups[0]["lr"]  # 0.1 + 0.01 * 1.6 * 2
-    0.132...
+    >>> round(optimizer.param_groups[0]["lr"], 4)  # 0.1 + 0.01 * 1.6 * 2
+    0.132
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
@@ -143,7 +150,7 @@ class HDSGD(HypergradientDescent):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Further parameters; what the group does not say is as in the others."""
+        """Add parameters. Settings that the group does not give are as in the other groups."""
         given = self.defaults | param_group if isinstance(param_group, dict) else self.defaults
         if given["nesterov"] is True and not given["momentum"]:
             raise ValueError(f"momentum must be > 0 with nesterov=True, got {given['momentum']!r}")
@@ -152,25 +159,39 @@ class HDSGD(HypergradientDescent):
     def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
         mu = group["momentum"]
         if not mu:
-            return torch._foreach_mul(gradients, 1.0)  # copies, as the next backward() may write into the gradients
+            return torch._foreach_mul(
+                gradients, 1.0
+            )  # copies, because the next backward() may write into the gradients
         v = torch._foreach_add(gradients, recall(states, "momentum", gradients), alpha=mu)
         remember(states, "momentum", v)
         return torch._foreach_add(gradients, v, alpha=mu) if group["nesterov"] else v
 
 
 class HDAdam(HypergradientDescent):
-    """Adam-HD.
+    """Adam with hypergradient descent (Adam-HD).
 
         m_t = beta1 m_{t-1} + (1 - beta1) g_t        s_t = beta2 s_{t-1} + (1 - beta2) g_t^2
         d_t = (m_t / (1 - beta1^t)) / (sqrt(s_t / (1 - beta2^t)) + eps)
 
+        alpha_{t+1} = alpha_t + beta g_{t+1} . d_t
+        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
+
     Args:
         params: parameters or groups of them.
-        lr: alpha_0.
+        lr: the initial alpha.
         hyper_lr: beta; 1e-7 to 1e-8 in the paper. 0 is plain Adam.
-        betas: of the two averages; the MLR-SNet paper has beta1 = 0 for text.
+        betas: decays of the two averages. The MLR-SNet paper has beta1 = 0 for text.
         eps: added to the square root.
-        weight_decay: times the weights, added to the gradient.
+        weight_decay: the weights times this are added to the gradient.
+
+    >>> w = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = HDAdam([w], lr=0.1, hyper_lr=0.01)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (w**2).sum().backward()
+    ...     optimizer.step()
+    >>> round(optimizer.param_groups[0]["lr"], 4)  # 0.1 + 0.01 * (2 * 0.9) * 1, because the first direction is 1
+    0.118
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {

@@ -1,18 +1,18 @@
 """L4 (Rolinek, Martius: L4, Practical loss-based stepsize adaptation for deep learning, NeurIPS 2018).
 
-Every step is as long as would bring the linearised loss a fixed part of the way to what is thought to be attainable. Their
-Algorithm 1, with g an estimate of the gradient, v the direction and L the batch's loss:
+If the loss were linear, each step would close a fixed share of the gap between the batch's loss and the smallest loss that
+seems attainable. Their Algorithm 1, with an estimate g of the gradient, the direction v and the batch's loss L:
 
-    L_min <- gamma_0 L at the first step, min(L_min, L) afterwards
+    L_min <- gamma_0 L in the first step, min(L_min, L) in later ones
     eta   <- alpha (L - gamma L_min) / (g . v + eps)
     w     <- w - eta v
     L_min <- (1 + 1/tau) L_min
 
-L4Mom has g = v = m, L4Adam has g = m and v = m / (sqrt(s) + eps_adam), where m and s are averages of the gradient and of its
-square with time scales 10 and 1000, that is, decays of 1 - 1/10 and 1 - 1/1000, corrected for their beginning at 0 as Adam's.
+L4Mom has g = v = m; L4Adam has g = m and v = m / (sqrt(s) + eps_adam). m and s are averages of the gradient and of its
+square with time scales 10 and 1000 (decays 1 - 1/10 and 1 - 1/1000), corrected for their start at 0 as in Adam.
 
-The decay of the weights is a part of the objective: wd w is added to the gradient, and wd |w|^2 / 2 to the loss. With several
-parameter groups there is one eta, and g . v is a sum over all of them.
+Weight decay is part of the objective: weight_decay w is added to the gradient and weight_decay |w|^2 / 2 to the loss. With
+several parameter groups there is one eta, and g . v is summed over all of them.
 """
 
 import math
@@ -40,19 +40,25 @@ FORMS = ("momentum", "adam")
 
 
 class L4(Baseline):
-    """L4Mom and L4Adam; `step(loss)` stands where `optimizer.step()` stood, and there is no LR to choose.
+    """L4Mom and L4Adam: the step size follows from the loss, so there is no LR to choose.
+
+    Call `step(loss)` instead of `step()`. With the batch's loss L, the averaged gradient g and the direction v:
+
+        eta   <- alpha (L - gamma L_min) / (g . v + eps)
+        w     <- w - eta v
+        L_min <- (1 + 1/tau) L_min, after L_min <- gamma_0 L in the first step and min(L_min, L) in later ones
 
     Args:
         params: parameters or groups of them.
         form: "momentum" (L4Mom) or "adam" (L4Adam).
-        fraction: alpha, the part of the way that a step is to go; the MLR-SNet paper searches 0.1 to 0.005 for text.
-        target: gamma, the part of the smallest loss seen that is thought to be attainable.
-        initial_target: gamma_0, the same of the first loss.
-        forget_steps: tau, over which the smallest loss is forgotten.
-        betas: decays of the two averages. (0, ...) with the form "momentum" is the gradient itself: L4 on plain SGD.
+        fraction: alpha, the share of the gap that a step should close. The MLR-SNet paper searches 0.1 to 0.005 for text.
+        target: gamma; gamma L_min is the loss that seems attainable.
+        initial_target: gamma_0; gamma_0 times the first loss is the first L_min.
+        forget_steps: tau; L_min grows by 1/tau per step, so that old losses are forgotten.
+        betas: decays of the two averages. With form "momentum", (0, ...) is L4 on plain SGD.
         eps: added to g . v.
         adam_eps: added to the square root.
-        weight_decay: times the weights, added to the gradient.
+        weight_decay: the weights times this are added to the gradient.
 
     >>> w = torch.nn.Parameter(torch.tensor([2.0]))
     >>> optimizer = L4([w])
@@ -107,7 +113,7 @@ class L4(Baseline):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Further parameters; they share the step size and what is known of the loss."""
+        """Add parameters. They share the step size and L_min with the other groups."""
         if isinstance(param_group, dict) and "lr" in param_group:
             raise ValueError(f"lr must not be given, got {param_group['lr']!r}: L4 computes it from the loss")
         super().add_param_group(param_group)
@@ -116,11 +122,11 @@ class L4(Baseline):
     def step(  # type: ignore[override]
         self, loss: Tensor | float | Callable[[], Any] | None = None, *, closure: Callable[[], Any] | None = None
     ) -> Any:
-        """Move by the gradients in place, as far as the loss of the same batch says.
+        """Take a step along the gradients in `.grad`, as long as the loss of the same batch says.
 
         Args:
             loss: the batch's loss, or a closure that computes it and its gradients and returns it.
-            closure: the same by torch's name for it.
+            closure: the same closure, under torch's name.
         """
         if (loss is None) == (closure is None):
             raise TypeError(
@@ -137,11 +143,11 @@ class L4(Baseline):
             if group["weight_decay"]
         )
         if not math.isfinite(L) or not math.isfinite(dot((g, g) for _, _, grads in found for g in grads)):
-            self._leave_out("a loss or a gradient")
+            self._skip("a loss or a gradient")
             return loss
         if L < 0:
             raise ValueError(
-                f"the loss must be >= 0 for L4, got {L}: it expects the smallest one to be above 0; add a constant"
+                f"the loss must be >= 0 for L4, got {L}: L4 assumes that no loss is below 0; add a constant"
             )
         if not any(parameters for _, parameters, _ in found):
             raise RuntimeError("no parameter has a gradient: call loss.backward() before step(loss)")
@@ -162,7 +168,7 @@ class L4(Baseline):
         return loss
 
     def _estimates(self, gradients: Tensors, states: States, group: dict[str, Any]) -> tuple[Tensors, Tensors]:
-        """g and v of a group's parameters: m twice, or m and Adam's direction."""
+        """g and v of a group's parameters: m and m, or m and Adam's direction."""
         if group["form"] == "adam":
             return adam(states, gradients, group["betas"], group["adam_eps"])
         m = first_moment(states, gradients, group["betas"][0])

@@ -1,21 +1,21 @@
 """RTHO (Franceschi, Donini, Frasconi, Pontil: Forward and Reverse Gradient-Based Hyperparameter Optimization, ICML 2017).
 
-Real-time hyperparameter optimisation of the LR: beside the weights goes their derivative with respect to the LR alpha, through
-the whole training so far as if alpha had been constant. For heavy-ball SGD in torch's form, with g the gradient of the
-training loss and H its Hessian at w_{t-1}, both with the weight decay,
+Real-time hyperparameter optimisation of the LR. Along with the weights it carries their derivative with respect to the LR
+alpha through the whole training so far, as if alpha had been constant. For SGD with momentum in torch's form, with the
+gradient g_t of the training loss and its Hessian H_t at w_{t-1}, both with weight decay:
 
     v_t = mu v_{t-1} + g_t                            w_t = w_{t-1} - alpha v_t
 
     Y_t = d v_t / d alpha = mu Y_{t-1} + H_t Z_{t-1}
     Z_t = d w_t / d alpha = Z_{t-1} - v_t - alpha Y_t
 
-which is their recursion Z_t = A_t Z_{t-1} + B_t on the state (v, w); for plain SGD A_t = I - alpha H_t and B_t = -g_t. With E
-the validation loss and beta for `hyper_lr`, before each step
+This is their recursion Z_t = A_t Z_{t-1} + B_t for the state (v, w); for plain SGD, A_t = I - alpha H_t and B_t = -g_t. With
+the validation loss E and beta for `hyper_lr`, before each step:
 
     alpha <- max(0, alpha - beta grad E(w_t) . Z_t)
 
-H Z is a second backward pass through the first, without any Hessian. With several parameter groups there is one alpha, the
-LR of the first group whose LR is not 0; the others keep the ratios of the LRs they began with.
+H Z is a backward pass through the backward pass; no Hessian is computed. With several parameter groups, alpha is the LR of
+the first group whose LR is not 0; the others keep the ratios of their initial LRs to it.
 """
 
 import math
@@ -51,26 +51,31 @@ def _norm_or_none(name: str, value: Any) -> float | None:
 
 
 class RTHO(Baseline):
-    """SGD, with or without momentum, whose LR goes down the slope of the validation loss.
+    """SGD, with or without momentum, whose LR follows the gradient of the validation loss E.
 
-    `step(train_closure, val_closure)` does all of a training step: both closures compute a loss and return it, with its graph
-    and without calling backward(). Buffers that the validation pass changes, such as the statistics of batch norms, are put
-    back. The first step has no slope yet and calls `train_closure` only.
+        alpha <- max(0, alpha - beta grad E(w) . Z)
+
+        v <- mu v + g          w <- w - alpha v              g, H: gradient and Hessian of the training loss
+        Y <- mu Y + H Z        Z <- Z - v - alpha Y          Y = dv / d alpha,  Z = dw / d alpha
+
+    `step(train_closure, val_closure)` does a whole training step. Both closures return a loss with its graph and do not call
+    backward(). Buffers that the validation pass changes, such as batch-norm statistics, are restored. In the first step Z is
+    0, and only `train_closure` is called.
 
     Args:
         params: parameters or groups of them.
-        lr: alpha at the beginning.
-        hyper_lr: beta; the MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
+        lr: the initial alpha.
+        hyper_lr: beta. The MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
         momentum: mu.
-        weight_decay: times the weights, added to the gradient.
-        clip_norm: the largest norm of the gradient, before the weight decay, or None.
+        weight_decay: the weights times this are added to the gradient.
+        clip_norm: largest norm of the gradient, before weight decay; None for no clipping.
 
     >>> w = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimizer = RTHO([w], lr=0.1, hyper_lr=0.01)
     >>> for _ in range(2):
     ...     _ = optimizer.step(lambda: (w**2).sum(), lambda: (w**2).sum())
-    >>> optimizer.param_groups[0]["lr"]  # 0.1 + 0.01 * (2 * 0.8) * 2, as Z is -2 after the first step
-    0.132...
+    >>> round(optimizer.param_groups[0]["lr"], 4)  # 0.1 + 0.01 * (2 * 0.8) * 2, because Z is -2 after the first step
+    0.132
     """
 
     shared = ("hyper_lr", "clip_norm", "hypergradient")
@@ -105,12 +110,12 @@ class RTHO(Baseline):
 
     @property
     def last_hypergradient(self) -> float | None:
-        """grad E(w_t) . Z_t as the last step found it: positive means "smaller". None before the second step."""
+        """grad E(w_t) . Z_t as of the last step. Positive: the LR was lowered. None before the second step."""
         found: float | None = self.param_groups[0]["hypergradient"]
         return found
 
     def hypergradient(self, val_closure: Closure) -> float:
-        """d E / d alpha of the whole training so far, at the weights as they are: grad E(w_t) . Z_t."""
+        """dE / d alpha through the whole training so far, at the current weights: grad E(w_t) . Z_t."""
         parameters = [p for p in self._trained() if "sensitivity" in self.state.get(p, {})]
         if not parameters:
             return 0.0
@@ -118,7 +123,7 @@ class RTHO(Baseline):
         return dot((g, self.state[p]["sensitivity"]) for p, g in zip(parameters, found, strict=True) if g is not None)
 
     def step(self, train_closure: Closure, val_closure: Closure) -> Tensor:  # type: ignore[override]
-        """One step of the LR and one of the weights; returns the training loss, detached."""
+        """Adapt the LR, then take a step. Returns the training loss, detached."""
         for name, closure in (("train_closure", train_closure), ("val_closure", val_closure)):
             if not callable(closure):
                 raise TypeError(f"{name} must be a function that returns a loss with its graph, got {closure!r}")
@@ -131,7 +136,7 @@ class RTHO(Baseline):
         if reference["clip_norm"] is not None:
             found, curved = clipped(found, curved, reference["clip_norm"])
         if not math.isfinite(float(loss)) or not math.isfinite(dot((g, g) for g in found)):
-            self._leave_out("a training loss or its gradient")
+            self._skip("a training loss or its gradient")
             return loss
         if slope is not None and not math.isfinite(slope):
             self._forget()
@@ -146,7 +151,7 @@ class RTHO(Baseline):
 
     @torch.no_grad()
     def _move(self, w: Tensors, gradients: Tensors, curved: Tensors, group: dict[str, Any], ratio: float) -> None:
-        """v, Y, Z and w of a group's parameters, one step further; `curved` is H Z, the LR is ratio * alpha."""
+        """Advance v, Y, Z and w of a group's parameters by one step. `curved` is H Z; the group's LR is ratio * alpha."""
         mu, wd, states = group["momentum"], group["weight_decay"], [self.state[p] for p in w]
         Z: Tensors = recall(states, "sensitivity", w)
         v, Y = with_decay(w, gradients, wd), with_decay(Z, curved, wd)
@@ -155,18 +160,18 @@ class RTHO(Baseline):
             Y = torch._foreach_add(Y, recall(states, "momentum_sensitivity", Y), alpha=mu)
             remember(states, "momentum", v)
             remember(states, "momentum_sensitivity", Y)
-        torch._foreach_sub_(Z, v, alpha=ratio)  # in place: a captured pass finds it where it was
+        torch._foreach_sub_(Z, v, alpha=ratio)  # in place, because a captured CUDA graph reads this memory
         torch._foreach_sub_(Z, Y, alpha=group["lr"])
         remember(states, "sensitivity", Z)
         torch._foreach_sub_(w, v, alpha=group["lr"])
 
     def _val_gradients(self, closure: Closure, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        """Of the validation loss; reads nothing back, so that it can be captured in a CUDA graph."""
+        """Gradients of the validation loss. Does not wait for the device, so that a CUDA graph can capture it."""
         with torch.enable_grad(), buffers_put_back():
             return torch.autograd.grad(_with_graph("val_closure", closure()), parameters, allow_unused=True)
 
     def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Tensors, Tensors]:
-        """The training loss, the parameters that it depends on, its gradients there, and H Z; reads nothing back either."""
+        """The training loss, the parameters it depends on, its gradients, and H Z. Does not wait for the device."""
         with torch.enable_grad(), twice_differentiable():
             loss = _with_graph("train_closure", closure())
             everything = self._trained()
@@ -178,8 +183,8 @@ class RTHO(Baseline):
         return loss.detach(), parameters, [g.detach() for g in graph], curved
 
     def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
-        """H Z = grad <g, Z>, as H is symmetric: a backward pass from g that begins with Z."""
-        moved = [  # of parameters that enter as a sum, g is one and the same tensor
+        """H Z = grad <g, Z>, because H is symmetric: a backward pass from g, weighted by Z."""
+        moved = [  # a list of pairs: parameters that enter as a sum share one gradient tensor
             (g, self.state[p]["sensitivity"])
             for p, g in zip(parameters, graph, strict=True)
             if g.requires_grad and "sensitivity" in self.state.get(p, {})
@@ -193,7 +198,7 @@ class RTHO(Baseline):
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def _forget(self) -> None:
-        """Z grows without bound where the training is unstable; then it begins anew, in the same memory."""
+        """Reset Y and Z to 0, in place: in an unstable training they grow without bound."""
         for state in self.state.values():
             for name in ("sensitivity", "momentum_sensitivity"):
                 if name in state:
@@ -201,18 +206,19 @@ class RTHO(Baseline):
         if not self._has_warned:
             self._has_warned = True
             _check.warn(
-                "the derivative of the validation loss with respect to the LR was not finite: RTHO has kept the LR and begun "
-                "that derivative anew from 0; further such steps go unmentioned"
+                "the derivative of the validation loss with respect to the LR was not finite: RTHO kept the LR and restarts the "
+                "derivative from 0; it warns only once"
             )
 
 
 @torch.no_grad()
 def clipped(gradients: Tensors, curved: Tensors, clip_norm: float) -> tuple[Tensors, Tensors]:
-    """The gradient scaled down to a norm, and the derivative of that along Z.
+    """The clipped gradient c(g), and its derivative along Z; `curved` is H Z.
 
-        c(g) = s g,  s = min(1, clip_norm / (|g| + 1e-6))        D c = s H Z - g clip_norm (g . H Z) / (|g| (|g| + 1e-6)^2)
+        c(g) = s g,   s = min(1, clip_norm / (|g| + 1e-6))
+        Dc   = s H Z - g clip_norm (g . H Z) / (|g| (|g| + 1e-6)^2)        (the second term only if s < 1)
 
-    the second term only where s < 1; 1e-6 is torch's, in `clip_grad_norm_`.
+    The 1e-6 is that of torch's `clip_grad_norm_`.
     """
     norm = math.sqrt(dot((g, g) for g in gradients))
     if not clip_norm < norm + 1e-6 < math.inf:
@@ -227,7 +233,7 @@ def clipped(gradients: Tensors, curved: Tensors, clip_norm: float) -> tuple[Tens
 
 @contextmanager
 def buffers_put_back() -> Iterator[None]:
-    """Undo what the modules called in here do to their buffers, such as the statistics of batch norms."""
+    """Restore the buffers of all modules that are called in here, such as batch-norm statistics."""
     kept: dict[tuple[int, str], tuple[nn.Module, str, Tensor, Tensor]] = {}
 
     def keep(module: nn.Module, inputs: Any) -> None:
@@ -243,15 +249,17 @@ def buffers_put_back() -> Iterator[None]:
         with torch.no_grad():
             for module, name, buffer, value in kept.values():
                 buffer.copy_(value)
-                module._buffers[name] = buffer  # some modules assign a new tensor
+                module._buffers[name] = buffer  # a module may have assigned a new tensor
 
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
-    """Forward passes in here use kernels that have a second derivative: fused attention and cuDNN's LSTMs and GRUs have none."""
+    """Use kernels with a second derivative in here: fused attention and cuDNN's LSTMs and GRUs have none."""
     with ExitStack() as whole:
         whole.enter_context(sdpa_kernel(SDPBackend.MATH))
-        recurrent = whole.enter_context(ExitStack())  # empty but inside such a layer, so that convolutions keep cuDNN
+        recurrent = whole.enter_context(
+            ExitStack()
+        )  # entered only inside such a layer, so that convolutions keep cuDNN
 
         def before(module: nn.Module, inputs: Any) -> None:
             if isinstance(module, nn.RNNBase):

@@ -1,9 +1,13 @@
-"""Full-horizon meta-training: a schedule learned from the end of whole trainings (see `trainer.py`)."""
+"""Full-horizon meta-training: learn a schedule from the end of whole trainings (see `trainer.py`)."""
 
+from mlrsnet._deprecated import renamed
+from mlrsnet.horizon.comparison import Comparison, HeldOut
+from mlrsnet.horizon.data import Data
+from mlrsnet.horizon.generation import Generation
 from mlrsnet.horizon.mixture import Mixture
-from mlrsnet.horizon.rivals import Comparison, Rivals
-from mlrsnet.horizon.tasks import Data, Sampler, Task, TaskSampler
-from mlrsnet.horizon.trainer import Generation, HorizonTrainer
+from mlrsnet.horizon.sampler import Sampler, TaskSampler
+from mlrsnet.horizon.task import Task
+from mlrsnet.horizon.trainer import HorizonTrainer
 from mlrsnet.horizon.updates import SGD, Adam, Update
 
 __all__ = [
@@ -12,11 +16,13 @@ __all__ = [
     "Comparison",
     "Data",
     "Generation",
+    "HeldOut",
     "HorizonTrainer",
     "Mixture",
-    "Rivals",
     "Sampler",
     "Task",
     "TaskSampler",
     "Update",
 ]
+
+__getattr__ = renamed(__name__, {"Rivals": ("mlrsnet.horizon.HeldOut", HeldOut)})

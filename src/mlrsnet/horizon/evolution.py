@@ -1,11 +1,11 @@
-"""Evolution strategies: the gradient of an expected fitness from its values alone (Salimans et al. 2017).
+"""Evolution strategies: estimate a gradient from values alone (Salimans et al. 2017).
 
-With antithetic pairs eps_i, -eps_i of N(0, I) and a fitness f to be made small:
+For a fitness f, directions eps_i ~ N(0, I) in antithetic pairs eps, -eps, and n of them in all:
 
     grad E[f(phi + sigma eps)]  ~  sum_i u_i eps_i / (n sigma),   u_i = f_i, or the centred ranks of the f_i
 
-A whole training is a function with cliffs (one LR too large and it diverges) and its loss depends on the task: ranks keep
-a cliff or a hard task from outvoting the others.
+The fitness of a whole training has cliffs, because one LR too large makes it diverge, and its scale depends on the task.
+With ranks, neither a cliff nor a hard task dominates the sum.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def antithetic(pairs: int, size: int, generator: torch.Generator) -> Tensor:
-    """(2 pairs, size) normal directions, the second half the first one mirrored.
+    """(2 pairs, size) normal directions; the second half is minus the first.
 
     >>> eps = antithetic(3, 5, torch.Generator().manual_seed(0))
     >>> eps.shape, torch.equal(eps[:3], -eps[3:])
@@ -24,9 +24,9 @@ def antithetic(pairs: int, size: int, generator: torch.Generator) -> Tensor:
 
 
 def centred_ranks(fitness: Tensor) -> Tensor:
-    """Ranks along the last dimension, spread from -1/2 (the smallest) to 1/2; equal values share their mean rank.
+    """Ranks along the last dimension, evenly spaced from -1/2 (smallest value) to 1/2. Equal values share their mean rank.
 
-    Whatever is not finite is worse than everything finite.
+    Values that are not finite, -inf too, rank as the largest.
 
     >>> centred_ranks(torch.tensor([0.3, float("nan"), 0.1, 0.2])).tolist()
     [0.166..., 0.5, -0.5, -0.166...]
@@ -39,9 +39,9 @@ def centred_ranks(fitness: Tensor) -> Tensor:
 
 
 def gradient(utilities: Tensor, directions: Tensor, sigma: float) -> Tensor:
-    """sum_i u_i eps_i / (n sigma), for utilities (..., n) and directions (..., n, size): the mean over all of them.
+    """sum_i u_i eps_i / (n sigma), for utilities (..., n) and directions (..., n, size), averaged over leading dimensions.
 
-    On a linear or quadratic f with raw values, each antithetic pair gives eps eps^T grad f, so that directions with
-    sum_i eps_i eps_i^T = n I give the gradient exactly.
+    For a linear or quadratic f with u_i = f_i, a pair gives eps eps^T grad f. Directions with sum_i eps_i eps_i^T = n I
+    then give the exact gradient.
     """
     return torch.einsum("...n,...ns->s", utilities.to(directions), directions) / (utilities.numel() * sigma)

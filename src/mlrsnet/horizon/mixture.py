@@ -1,4 +1,4 @@
-"""Tasks of many kinds: a generation takes some of them."""
+"""Tasks of many kinds, a few kinds per generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 import torch
 
 from mlrsnet import _check
+from mlrsnet.horizon.sampler import Sampler
 from mlrsnet.horizon.seeds import seed_from
-from mlrsnet.horizon.tasks import Sampler, Task
+from mlrsnet.horizon.task import Task
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Draws the tasks of a generation from a few of its kinds, each a sampler of its own.
+    """Draws the tasks of a generation from a few of its samplers.
 
     Args:
-        kinds: samplers; each should yield tasks that train side by side.
-        at_once: how many kinds a generation has.
+        kinds: samplers. Each should draw tasks that train side by side.
+        at_once: the number of samplers a generation draws from.
 
     >>> from torch import nn
     >>> from mlrsnet.horizon import Data, TaskSampler
@@ -35,12 +36,12 @@ class Mixture:
         _check.whole_number("at_once", self.at_once)
 
     def sample(self, seed: int, count: int) -> list[Task]:
-        """`count` tasks, shared out evenly among the kinds."""
+        """Draw `count` tasks, divided evenly among the chosen samplers."""
         random = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(self.kinds), generator=random)[: min(self.at_once, count)].tolist()
-        shares = [len(range(first, count, len(chosen))) for first in range(len(chosen))]
+        counts = [len(range(first, count, len(chosen))) for first in range(len(chosen))]
         return [
             task
-            for kind, share in zip(chosen, shares, strict=True)
-            for task in self.kinds[kind].sample(seed_from("kind", kind, seed), share)
+            for kind, number in zip(chosen, counts, strict=True)
+            for task in self.kinds[kind].sample(seed_from("kind", kind, seed), number)
         ]

@@ -1,4 +1,7 @@
-"""What sets the LRs of a population: networks, one a member, or a table. On the device, in place, nothing read back."""
+"""What sets the LRs of a population: one schedule network per member, or a table.
+
+Policies work on the device and in place, and never wait for it.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,59 +9,80 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mlrsnet import _features
 from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import advance_on_device, fused_members
 from mlrsnet._engine.step import Carry, begin
+from mlrsnet._numbers import DEVICE
 from mlrsnet.schedule import Schedule
 
 
 class Policy(Protocol):
-    """An LR a member, from its loss; a captured step holds its buffers, so they stay where they are."""
+    """Gives each member an LR from its loss. Buffers are never replaced, because a captured step refers to them."""
 
     @property
     def is_relative(self) -> bool:
-        """Whether its LRs are parts of the weights' length; see `mlrsnet._engine.relative`."""
+        """Whether the LRs are relative to the length of the weights; see `mlrsnet._engine.relative`."""
+
+    def configure(self, values: Tensor) -> None:
+        """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
-        """Trainings begin: their horizon, and the optimizer's scale and the number of classes of each member."""
+        """Start new trainings. `scale` (the optimizer's) and `num_classes` have one value per member."""
 
     def lrs(self, losses: Tensor) -> Tensor:
-        """(members,) of the next step."""
+        """(members,) LRs of the next step."""
 
 
 class Networks:
-    """A schedule with weights of its own for each member: `LearnedLR`, many at a time.
+    """A schedule with separate weights for each member: many `LearnedLR` at once.
 
-    `fused`: on CUDA with an `LSTMNet` or a `TrendNet`, a step of all of them is one Triton kernel instead of plain torch calls.
+    Args:
+        schedule: gives the network and the range of the LR; it must have one phase.
+        members: how many networks.
+        device: where they run.
+        dtype: in which they compute, that of the losses.
+        fused: on CUDA, in float32, run a step of all `LSTMNet` or `TrendNet` in one Triton kernel.
     """
 
-    def __init__(self, schedule: Schedule, members: int, device: torch.device, *, fused: bool = True) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        members: int,
+        device: torch.device,
+        *,
+        dtype: torch.dtype = torch.float32,
+        fused: bool = True,
+    ) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
         self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.policy == "relative"
         self.weights = {
-            name: torch.empty(members, 1, *weight.shape, device=device)
+            name: torch.empty(members, 1, *weight.shape, dtype=dtype, device=device)
             for name, weight in schedule.net.named_parameters()
         }
-        state = schedule.net.initial_state().to(device)
+        state = schedule.net.initial_state().to(device, dtype)
         self.counts = torch.zeros(members, 6, dtype=torch.int64, device=device)
-        self.values = torch.empty(members, 3, device=device)
+        self.values = torch.empty(members, 3, dtype=dtype, device=device)
         self.memory = state.expand(members, *state.shape).clone()
         self.carry = Carry._make((*self.counts[:, :5].unbind(1), *self.values.unbind(1), self.memory))
-        self.total_steps = torch.ones((), dtype=torch.int64, device=device)
-        self.scale, self.num_classes = torch.empty(2, members, device=device)
-        self.kernel: Any = fused_members(self.rule, members, device) if fused else None
-        self._advance = torch.vmap(self._one)
+        # Torch divides two int64 tensors in float32: in double precision, progress needs a float64 divisor.
+        steps_type = torch.float64 if dtype == torch.float64 else torch.int64
+        self.total_steps = torch.ones((), dtype=steps_type, device=device)
+        self.scale, self.num_classes = torch.empty(2, members, dtype=dtype, device=device)
+        is_fused = fused and dtype == torch.float32
+        self.kernel: Any = fused_members(self.rule, members, device) if is_fused else None
+        self._advance = torch.vmap(self._advance_one)
 
-    def set_weights(self, flat: Tensor) -> None:
-        """(members, size), each row as `torch.nn.utils.parameters_to_vector` would write it."""
-        place = 0
+    def configure(self, values: Tensor) -> None:
+        """Set the weights (members, size), each row as `torch.nn.utils.parameters_to_vector` writes it."""
+        size = sum(weight[0].numel() for weight in self.weights.values())
+        if values.shape[1] != size:
+            raise ValueError(f"values must have {size} weights per row, got {values.shape[1]}: use the same network")
+        flat, end = values.to(self.values), 0
         for weight in self.weights.values():
-            size = weight[0].numel()
-            weight.copy_(flat[:, place : place + size].view_as(weight))
-            place += size
-        if place != flat.shape[1]:
-            raise ValueError(f"flat must have {place} weights a row, got {flat.shape[1]}: the network is another one")
+            start, end = end, end + weight[0].numel()
+            weight.copy_(flat[:, start:end].view_as(weight))
         if self.kernel is not None:
             self.kernel.set_weights(flat)
 
@@ -72,49 +96,55 @@ class Networks:
         self.counts[:, 5] = total_steps
 
     def divisors(self) -> Tensor:
-        """(members,) what the networks see their losses divided by, after a training."""
-        scale = self.rule.schedule.net.loss_scale
-        if scale == "none":
-            return torch.ones_like(self.scale)
-        return self.num_classes.log() if scale == "log_classes" else self.carry.initial_loss
+        """(members,) what the losses of the last training were divided by before the networks read them."""
+        scale, first = self.rule.schedule.net.loss_scale, self.carry.initial_loss
+        return torch.ones_like(first) * _features.loss_divisor(scale, first, self.num_classes, DEVICE)
 
     def lrs(self, losses: Tensor) -> Tensor:
-        """See `Policy`. A loss that is not finite leaves the LR and the memory as they were."""
+        """See `Policy`. A loss that is not finite changes neither the LR nor the memory."""
+        losses = losses.to(self.values)
         if self.kernel is not None:
             state = {"counts": self.counts, "values": self.values, "memory": self.memory}
-            self.kernel(losses.float(), **state, scales=self.scale, num_classes=self.num_classes)
+            self.kernel(losses, **state, scales=self.scale, num_classes=self.num_classes)
             return self.carry.lr
-        after = self._advance(self.weights, self.carry, losses.float(), self.scale, self.num_classes)
+        after = self._advance(self.weights, self.carry, losses, self.scale, self.num_classes)
         for value, new in zip(self.carry, after, strict=True):
             value.copy_(new)
         return self.carry.lr
 
-    def _one(self, weights: dict[str, Tensor], carry: Carry, loss: Tensor, scale: Tensor, num_classes: Tensor) -> Carry:
+    def _advance_one(
+        self, weights: dict[str, Tensor], carry: Carry, loss: Tensor, scale: Tensor, num_classes: Tensor
+    ) -> Carry:
         return advance_on_device(self.rule, weights, carry, loss, self.total_steps, scale, num_classes)
 
 
 class Table:
-    """Hand-designed schedules: each member's peak LR times a factor a step."""
+    """Hand-designed schedules: LR = peak * scale * factor, with a peak per member and a factor per step.
+
+    Args:
+        peaks: (members,) LRs for plain SGD, on the device and in the type of the losses.
+        most_steps: room for factors.
+    """
 
     is_relative = False
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)
         self.factors = peaks.new_zeros(len(peaks), most_steps)
-        self.place = torch.zeros(1, dtype=torch.int64, device=peaks.device)
+        self.step = torch.zeros(1, dtype=torch.int64, device=peaks.device)
 
-    def set_factors(self, factors: Sequence[float] | Tensor) -> None:
-        """One a step, for all members (steps,) or for each (members, steps)."""
-        new = torch.as_tensor(factors).to(self.factors)
-        self.factors[:, : new.shape[-1]] = new
+    def configure(self, values: Sequence[float] | Tensor) -> None:
+        """Set the factors: (members, steps), or (steps,) for all members."""
+        factors = torch.as_tensor(values, dtype=self.factors.dtype, device=self.factors.device)
+        self.factors[:, : factors.shape[-1]] = factors
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
-        """See `Policy`; peaks are SGD's, carried over to other optimizers as a learned range would be."""
+        """See `Policy`."""
         self.scale.copy_(scale)
-        self.place.zero_()
+        self.step.zero_()
 
     def lrs(self, losses: Tensor) -> Tensor:
         """See `Policy`."""
-        found = self.peaks * self.scale * self.factors.index_select(1, self.place).squeeze(1)
-        self.place += 1
+        found = self.peaks * self.scale * self.factors.index_select(1, self.step).squeeze(1)
+        self.step += 1
         return found

@@ -1,4 +1,4 @@
-"""Trainings of any shapes: tasks that share a step train in one population, and some populations at the same time."""
+"""Trainings of any mix of tasks: those that share a step train in one population."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -6,91 +6,123 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
+from mlrsnet.horizon.data import Data
 from mlrsnet.horizon.fitness import Fitness
 from mlrsnet.horizon.policies import Policy
-from mlrsnet.horizon.population import Population, Trained, Training
-from mlrsnet.horizon.tasks import Data, Task
+from mlrsnet.horizon.population import Population
+from mlrsnet.horizon.precision import float_type
+from mlrsnet.horizon.task import Task
+from mlrsnet.horizon.training import Trained, Training
 
 MOST_POPULATIONS = 64
-"""Captured steps that are kept; each holds the memory of its trainings."""
+"""Populations that are kept for reuse. Each holds the memory of its trainings and of its captured step."""
 
 AT_ONCE = 8
-"""Groups of tasks that train at the same time on a GPU."""
+"""Populations that train at the same time on a GPU."""
 
 P = TypeVar("P", bound=Policy)
 
 
 @dataclass(frozen=True)
-class _Running(Generic[P]):
+class Group(Generic[P]):
+    """Tasks that train in one population, by their indices, and what sets their LRs."""
+
     indices: list[int]
-    population: Population
     policy: P
     training: Training
 
+    @property
+    def trained(self) -> Trained:
+        """The result; only when the training is done."""
+        return self.training.result
+
 
 class Pool(Generic[P]):
-    """Populations by what their tasks share, made when they are first needed and used again.
+    """Populations by what their tasks share, made when first needed and then reused.
 
     Args:
-        policy: makes what sets the LRs of so many trainings.
+        make_policy: makes the policy for a number of trainings.
         device: where to train.
         precision, capture: see `Population`.
     """
 
     def __init__(
-        self, policy: Callable[[int], P], device: torch.device, precision: str = "fp32", capture: bool = True
+        self, make_policy: Callable[[int], P], device: torch.device, precision: str = "fp32", capture: bool = True
     ) -> None:
-        self.policy, self.device, self.precision, self.capture = policy, device, precision, capture
+        self.make_policy, self.device, self.precision, self.capture = make_policy, device, precision, capture
+        self.dtype = float_type(precision)
         self.data: dict[Data, Data] = {}
         self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()
         self.at_once = AT_ONCE if device.type == "cuda" else 1
 
-    def train(
-        self, tasks: Sequence[Task], members: int, fitness: Fitness, prepare: Callable[[P, list[int]], None]
-    ) -> Iterator[tuple[list[int], P, Trained]]:
-        """Whole trainings, group by group of tasks: their indices, what set their LRs, what they came to.
+    def train(self, tasks: Sequence[Task], values: Sequence[Tensor], fitness: Fitness) -> Iterator[Group[P]]:
+        """Train the tasks to their end. Yields each group of tasks as it finishes.
 
-        `prepare` is told which tasks the policy will drive next. On a GPU some groups train at the same time: a step of small
-        networks does not fill it.
+        On a GPU several groups train at the same time, taking turns: a step of small networks does not fill it.
+
+        Args:
+            tasks: of any kinds.
+            values: for each task (members, ...), what its policy is configured with, one row per training.
+            fitness: judges the outputs on the held-out examples.
         """
-        groups: dict[Any, list[int]] = {}
-        for index, task in enumerate(tasks):
-            groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
-        waiting, running = list(groups.values()), deque[_Running[P]]()
+        waiting, running = _grouped(tasks), deque[Group[P]]()
         while waiting or running:
             for indices in waiting[:]:
                 if len(running) == self.at_once:
                     break
-                those = [tasks[index] for index in indices]
-                population, policy = self._population(those, members)
-                if any(population.disturbs(other.population) for other in running):
-                    continue
-                prepare(policy, indices)
-                running.append(_Running(indices, population, policy, population.training(those, fitness)))
-                waiting.remove(indices)
-            next_one = running.popleft()
-            try:
-                next(next_one.training)
-                running.append(next_one)
-            except StopIteration as end:
-                yield next_one.indices, next_one.policy, end.value
+                started = self._start(indices, tasks, values, fitness, running)
+                if started is not None:
+                    running.append(started)
+                    waiting.remove(indices)
+            group = running.popleft()
+            group.training.advance()
+            if group.training.done:
+                yield group
+            else:
+                running.append(group)
+
+    def _start(
+        self,
+        indices: list[int],
+        tasks: Sequence[Task],
+        values: Sequence[Tensor],
+        fitness: Fitness,
+        running: deque[Group[P]],
+    ) -> Group[P] | None:
+        """Start a group; None if its population cannot train beside those that are running."""
+        own = [tasks[index] for index in indices]
+        population, policy = self._population(own, members=len(values[indices[0]]))
+        if any(population.conflicts_with(other.training.population) for other in running):
+            return None
+        policy.configure(torch.cat([values[index] for index in indices]))
+        return Group(indices, policy, Training(population, own, fitness))
 
     def _population(self, tasks: Sequence[Task], members: int) -> tuple[Population, P]:
         key = (*tasks[0].kind, len(tasks), members)
         if key not in self.populations:
-            data, policy = self._on_device(tasks[0].data), self.policy(len(tasks) * members)
+            data, policy = self._on_device(tasks[0].data), self.make_policy(len(tasks) * members)
             made = Population(tasks[0], len(tasks), members, policy, data, self.precision, capture=self.capture)
             self.populations[key] = made, policy
         self.populations.move_to_end(key)
         while len(self.populations) > MOST_POPULATIONS:
             self.populations.popitem(last=False)
             used = {key[0] for key in self.populations}  # a sampler may make new data for every generation
-            self.data = {data: there for data, there in self.data.items() if data in used}
+            self.data = {data: copy for data, copy in self.data.items() if data in used}
         return self.populations[key]
 
     def _on_device(self, data: Data) -> Data:
-        """The data there, copied once."""
+        """The data in the device's memory, copied once."""
         if data not in self.data:
-            self.data[data] = data if data.inputs.device == self.device else data.to(self.device)
+            is_there = data.inputs.device == self.device and data.dtype == self.dtype
+            self.data[data] = data if is_there else data.to(self.device, self.dtype)
         return self.data[data]
+
+
+def _grouped(tasks: Sequence[Task]) -> list[list[int]]:
+    """Indices of the tasks that train side by side: of one kind, with equal numbers of steps."""
+    groups: dict[Any, list[int]] = {}
+    for index, task in enumerate(tasks):
+        groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
+    return list(groups.values())

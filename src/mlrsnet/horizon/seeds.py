@@ -1,4 +1,4 @@
-"""Seeds for everything random, each from the words that say what it is for."""
+"""Seeds derived from words that say what each is for."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import torch
 
 
 def seed_from(*words: int | str) -> int:
-    """32 bits, all that torch's generator for the CPU looks at: 0 and 2^32 would be the same seed to it.
+    """A 32-bit seed. Torch's CPU generator ignores higher bits: to it, 0 and 2^32 are the same seed.
 
     >>> seed_from("tasks", 0) != seed_from("tasks", 2**32)
     True
@@ -15,5 +15,5 @@ def seed_from(*words: int | str) -> int:
 
 
 def generator(*words: int | str) -> torch.Generator:
-    """A generator of its own for these words."""
+    """A CPU generator seeded from these words."""
     return torch.Generator().manual_seed(seed_from(*words))

@@ -1,6 +1,7 @@
-"""Optimizer updates for many trainings at once: one row a training, an LR a row. Equal to `torch.optim` step for step.
+"""Optimizer updates for many trainings at once, each with its own LR. Step for step equal to `torch.optim`.
 
-Weights, gradients and state are (members, size); lr and weight_decay are (members, 1). All in place, nothing is read back.
+Weights, gradients and state are (members, size), one training per row; lr and weight_decay are (members, 1). Updates work
+in place, in float32 or float64, and never wait for the device.
 """
 
 from dataclasses import dataclass
@@ -15,24 +16,36 @@ from mlrsnet.gamma import optimizer_scale
 
 State = dict[str, Tensor]
 
+SMALLEST_LENGTH = 1e-12
+"""A relative step divides by the length of its direction, which is 0 where all gradients are."""
+
 
 class Update(Protocol):
-    """One kind of optimizer, a frozen dataclass: equal ones train side by side."""
+    """One kind of optimizer. A frozen dataclass, so that tasks with equal updates can train side by side."""
 
     @property
     def scale(self) -> float:
-        """What carries SGD's range of the LR over to it."""
+        """The factor that carries an LR range for plain SGD over to this optimizer."""
 
     def begin(self, weights: Tensor) -> State:
         """The state before the first step."""
 
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        """One step."""
+        """Take one step, in place."""
 
 
 @dataclass(frozen=True)
 class SGD:
-    """d = g + decay w;  b = momentum b + d;  w -= lr b  (Nesterov: lr (d + momentum b))."""
+    """SGD with momentum, as `torch.optim.SGD`.
+
+        d <- g + weight_decay w
+        b <- momentum b + d
+        w <- w - lr b                       (Nesterov: w - lr (d + momentum b))
+
+    Args:
+        momentum: in [0, 1).
+        nesterov: look ahead; needs a momentum.
+    """
 
     momentum: float = 0.0
     nesterov: bool = False
@@ -48,11 +61,11 @@ class SGD:
         return optimizer_scale({"momentum": self.momentum})
 
     def begin(self, weights: Tensor) -> State:
-        """The momentum's buffer, where there is one."""
+        """The momentum buffer, if there is momentum."""
         return {"momentum": torch.zeros_like(weights)} if self.momentum else {}
 
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        """One step."""
+        """Take one step, in place."""
         direction = torch.addcmul(gradients, weights, weight_decay)
         if self.momentum:
             buffer = state["momentum"].mul_(self.momentum).add_(direction)
@@ -62,9 +75,16 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adam:
-    """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps).
+    """Adam and AdamW, as in `torch.optim`.
 
-    Weight decay goes into g, or, `decoupled` (AdamW), w is first multiplied by 1 - lr decay.
+        m <- beta1 m + (1 - beta1) g
+        v <- beta2 v + (1 - beta2) g^2
+        w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Args:
+        beta1, beta2: decays of the two averages, in [0, 1).
+        eps: added to the square root.
+        decoupled: multiply w by 1 - lr weight_decay first (AdamW), instead of adding weight_decay w to g (Adam).
     """
 
     beta1: float = 0.9
@@ -79,16 +99,16 @@ class Adam:
 
     @property
     def scale(self) -> float:
-        """That of all adaptive optimizers."""
+        """The same for all adaptive optimizers."""
         return optimizer_scale({"betas": (self.beta1, self.beta2)})
 
     def begin(self, weights: Tensor) -> State:
-        """Both moments, and b1^t and b2^t, in double: the second one stays near 1 for long."""
+        """Both averages, and beta1^t and beta2^t. The powers are float64, because beta2^t stays near 1 for long."""
         powers = torch.ones(2, dtype=torch.float64, device=weights.device)
         return {"m": torch.zeros_like(weights), "v": torch.zeros_like(weights), "powers": powers}
 
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        """One step."""
+        """Take one step, in place."""
         if self.decoupled:
             weights.mul_(1 - lr * weight_decay)
         else:
@@ -98,40 +118,44 @@ class Adam:
         state["powers"][0].mul_(self.beta1)
         state["powers"][1].mul_(self.beta2)
         first, second = (1 - state["powers"]).unbind()
-        size = v.sqrt().mul_(second.rsqrt().to(v)).add_(self.eps)
-        weights.addcdiv_(m * (lr / first.to(lr)), size, value=-1)
+        root = v.sqrt().mul_(second.rsqrt().to(v)).add_(self.eps)
+        weights.addcdiv_(m * (lr / first.to(lr)), root, value=-1)
 
 
 @dataclass(frozen=True)
 class Relative:
-    """lr |w| / |d| instead of lr, d being what the update would subtract at an LR of 1; see `mlrsnet._engine.relative`."""
+    """Another update with steps relative to the weights: w <- w - lr |w| / |d| d.
+
+    d is what the other update subtracts at an LR of 1. See `mlrsnet._engine.relative`.
+    """
 
     inner: Update
 
     @property
     def scale(self) -> float:
-        """1: a relative step is the same part of the weights for every optimizer."""
+        """1: a relative step is the same share of the weights for every optimizer."""
         return 1.0
 
     def begin(self, weights: Tensor) -> State:
-        """That of the update."""
+        """The state of the other update."""
         return self.inner.begin(weights)
 
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        """One step."""
+        """Take one step, in place."""
         before = weights.clone()
         self.inner.apply(weights, gradients, state, torch.full_like(lr, MEASURING_LR), weight_decay)
         direction = (before - weights) / MEASURING_LR
-        ratio = before.norm(dim=1, keepdim=True) / direction.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        length = direction.norm(dim=1, keepdim=True).clamp(min=SMALLEST_LENGTH)
+        ratio = before.norm(dim=1, keepdim=True) / length
         weights.copy_(before).addcmul_(direction, lr * ratio, value=-1)
 
 
 UPDATES: dict[str, Update] = {"sgd": SGD(), "sgdm": SGD(momentum=0.9), "adam": Adam(), "adamw": Adam(decoupled=True)}
-"""By the names that the lab uses too."""
+"""Updates by name. The lab uses the same names."""
 
 
 def find(optimizer: "str | Update") -> Update:
-    """An update by its name, or one that is given."""
+    """The update of a name, or the one that is given."""
     if isinstance(optimizer, str):
         return UPDATES[_check.one_of("optimizer", optimizer, UPDATES)]
     is_one = callable(getattr(optimizer, "apply", None)) and getattr(optimizer, "__hash__", None) is not None

@@ -69,8 +69,9 @@ class Graphs:
         if known != places:
             self.calls[name] = places, None
             return call()
-        graph, found = kept or captured(call)
-        self.calls[name] = places, (graph, found)
+        kept = kept or captured(call)
+        self.calls[name] = places, kept
+        graph, found = kept
         graph.replay()
         result: T = found
         return result

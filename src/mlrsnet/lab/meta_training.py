@@ -195,7 +195,7 @@ class _Run:
     def _results(self) -> dict[str, Any]:
         trainer = self.trainer
         return {
-            "rivals": trainer.rivals.describe() if trainer.rivals else None,
+            "rivals": trainer.held_out.describe() if trainer.held_out else None,
             "comparisons": [
                 {"number": found.number, "learned": found.learned, "lrs": found.lrs, "summary": found.summary()}
                 for found in trainer.comparisons

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from mlrsnet._files.storage import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
+from mlrsnet.horizon.sampler import pick
 from mlrsnet.horizon.seeds import generator
-from mlrsnet.horizon.tasks import pick
 from mlrsnet.lab import datasets
 from mlrsnet.lab.datasets.images import ImageDataset, mean_and_std
 from mlrsnet.lab.distributions import factory

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlrsnet.horizon import Comparison
-from mlrsnet.horizon.rivals import paired
+from mlrsnet.horizon.comparison import paired
 from mlrsnet.lab.demo import (
     FULL_HORIZON,
     LR_GRID,

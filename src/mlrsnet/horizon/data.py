@@ -1,0 +1,85 @@
+"""Examples that tasks draw their training and held-out sets from."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlrsnet import _check
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Inputs and the classes to predict from them.
+
+    Args:
+        inputs: (N, ...) tensor or array of examples: floats, or whole numbers for text.
+        targets: (N,) classes, or (N, L) with one class per position for sequences.
+        num_classes: if 0, the largest target plus one.
+        name: appears in the schedule's card.
+        mirrored: for pictures whose mirror image has the same class. Each is then mirrored half of the time.
+        dtype: of floating-point inputs, `torch.float32` or `torch.float64`; others are converted.
+
+    >>> Data(torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])).num_classes
+    3
+    """
+
+    inputs: Tensor = field(repr=False)
+    targets: Tensor = field(repr=False)
+    num_classes: int = 0
+    name: str = "data"
+    mirrored: bool = False
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        inputs, targets = _tensor("inputs", self.inputs), _tensor("targets", self.targets)
+        if len(inputs) != len(targets) or not len(inputs):
+            raise ValueError(
+                f"inputs and targets must have the same length, at least 1; got {len(inputs)} and {len(targets)}"
+            )
+        _check_targets(targets)
+        largest = int(targets.max())
+        num_classes = _check.whole_number("num_classes", self.num_classes or largest + 1, 2)
+        if num_classes <= largest:
+            raise ValueError(f"num_classes must be above the largest target {largest}, got {num_classes}")
+        object.__setattr__(self, "inputs", _checked_inputs(inputs, self.dtype))
+        object.__setattr__(self, "targets", targets.long())
+        object.__setattr__(self, "num_classes", num_classes)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Data":
+        """A copy on a device, its inputs in another floating-point type if one is given."""
+        inputs, targets = self.inputs.to(device), self.targets.to(device)
+        return Data(inputs, targets, self.num_classes, self.name, self.mirrored, dtype or self.dtype)
+
+
+def _tensor(name: str, values: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        tensor = torch.empty(())
+    if not tensor.ndim:
+        raise ValueError(
+            f"{name} must be a tensor or an array of examples, got {type(values).__name__}: pass numbers only"
+        )
+    return tensor
+
+
+def _check_targets(targets: Tensor) -> None:
+    rule = "targets must be classes, whole numbers from 0"
+    if targets.is_floating_point():
+        raise ValueError(f"{rule}, got {targets.dtype}: call .long()")
+    if int(targets.min()) < 0:
+        raise ValueError(f"{rule}, got {int(targets.min())}")
+
+
+def _checked_inputs(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+    if inputs.dtype == torch.uint8:
+        raise ValueError("inputs must be floats, or long integers for text, got uint8: normalise pictures first")
+    if not inputs.is_floating_point():
+        return inputs
+    if not torch.isfinite(inputs).all():
+        raise ValueError("inputs must be finite, got NaN or infinite values: clean the data first")
+    return inputs.to(dtype)

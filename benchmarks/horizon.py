@@ -26,8 +26,8 @@ from mlrsnet.horizon.fitness import calibrated_loss
 from mlrsnet.horizon.policies import Networks
 from mlrsnet.horizon.population import Population
 from mlrsnet.horizon.trainer import default_net
-from mlrsnet.lab.devices import device_name
 from mlrsnet.horizon.training import Training
+from mlrsnet.lab.devices import device_name
 from mlrsnet.lab.models import build_image
 from mlrsnet.schedule import Schedule
 

@@ -97,3 +97,13 @@ def test_the_readme_names_every_shipped_schedule():
     assert shipped
     readme = (ROOT / "README.md").read_text()
     assert all(f"`{name}`" in readme for name in shipped)
+
+
+@pytest.mark.parametrize("package", ["", "lab"])
+def test_the_tables_of_the_house_name_every_module(package):
+    folder = ROOT / "src" / "mlrsnet" / package
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    modules = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    names = {f"`{path.name}/`" if path.is_dir() else f"`{path.name}`" for path in modules} - {"`__init__.py`"}
+    assert len(names) > 10
+    assert [name for name in sorted(names) if f" {name}" not in told] == []

@@ -1,4 +1,4 @@
-"""The command line as a user has it: words in, exit code and what is printed out."""
+"""The command line as a user sees it: words in, exit code and output out."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(capsys, *words):
 
 
 def complaint(capsys, *words, code=2):
-    """What a command that must fail says: one line, and no traceback."""
+    """The error of a command that must fail: one line, no traceback."""
     found, _, err = run(capsys, *words)
     assert found == code, err
     assert err.startswith("mlrsnet")
@@ -34,7 +34,7 @@ def complaint(capsys, *words, code=2):
 
 @pytest.fixture
 def own_folder(tmp_path, monkeypatch):
-    """A new folder to work in, with nothing of the user's."""
+    """A new working folder, without any of the user's files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLRSNET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MLRSNET_DATA", str(tmp_path / "data"))
@@ -42,7 +42,7 @@ def own_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """A user's own .npz, with as many changes as a test wants."""
+    """A function that writes a user's .npz file. Its arguments replace arrays; None removes one."""
 
     def write(**changes):
         random = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def pictures(tmp_path):
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    """Presses Ctrl-C once, after so many steps of this process."""
+    """A function that presses Ctrl-C once, after the given number of steps in this process."""
     plain, pressed = Training.step, []
 
     def press_after(steps):
@@ -80,7 +80,7 @@ def ctrl_c(monkeypatch):
 
 @pytest.fixture
 def break_schedule(monkeypatch):
-    """Makes every training under a schedule fail, in its first step or while it is set up; None repairs it."""
+    """A function that makes every training with a schedule fail, at its first step or during setup. None repairs it."""
     plain_step, plain_setting = Training.step, Training._setting
 
     def break_it(name, when="step"):
@@ -109,5 +109,5 @@ def status(folder):
 
 
 def everything_below(folder):
-    """Every file and its bytes: what must not change."""
+    """Every file and its bytes, to check that nothing changed."""
     return {path: path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}

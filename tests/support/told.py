@@ -1,4 +1,4 @@
-"""What the tests of documents share: their words, and the records behind them."""
+"""Shared by the tests of documents: their text, and the records behind it."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def read(document):
-    """Without line breaks."""
+    """The text of a document, without line breaks."""
     return " ".join((ROOT / document).read_text().split())
 
 
 def column(recipe, name):
-    """Runs of a recipe's column that came to their end, by folder of their row."""
+    """Finished runs of one column of a recipe, by the folder of their row."""
     rows = {folder.name: paper.finished(folder) for folder in sorted((paper.RESULTS / recipe / name).iterdir())}
     return {row: runs for row, runs in rows.items() if runs}
 

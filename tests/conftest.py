@@ -1,4 +1,4 @@
-"""What every test has: one thread, repeatable hypothesis, and fixtures from `support/`."""
+"""Settings and fixtures of all tests: one thread, repeatable hypothesis, fixtures from `support/`."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
 pytest_plugins = ("commands", "engines", "methods", "runs")  # their fixtures
-pytest.register_assert_rewrite("lightning_fits")  # its asserts say what they found
+pytest.register_assert_rewrite("lightning_fits")  # so that its failed asserts show values
 
 
 @pytest.fixture(params=SCHEDULES)
@@ -44,7 +44,7 @@ def horizon() -> Schedule:
 
 @pytest.fixture
 def official_folder() -> Path:
-    """The authors' published files, where the machine has them."""
+    """The folder with the authors' published files, if this machine has them."""
     folder = os.environ.get("MLRSNET_OFFICIAL")
     if not folder:
         pytest.skip("set MLRSNET_OFFICIAL to the folder with the authors' mlr_snet_{1,100,200}.pth and trace.json")

@@ -9,7 +9,9 @@ from cases import OPTIMIZERS, SCHEDULES, Task
 from mlrsnet import LearnedLR
 
 STEPS = 12
-REFUSED = [("relative", "rmsprop")]  # a relative range must know what an optimizer will subtract, and does of three
+REFUSED = [
+    ("relative", "rmsprop")
+]  # a relative range must know what the optimizer subtracts; it does for SGD, Adam and AdamW
 PAIRS = [(schedule, name) for schedule in SCHEDULES for name in OPTIMIZERS if (schedule, name) not in REFUSED]
 every_pair = pytest.mark.parametrize(("schedule", "make_optimizer"), PAIRS, indirect=True)
 

@@ -1,4 +1,4 @@
-"""MetaTrainer against the equations: hypergradients, Algorithm 1 in lockstep, steps that are linear in the LR."""
+"""MetaTrainer against the equations: hypergradients, Algorithm 1 in lockstep, linear steps."""
 
 import copy
 
@@ -18,7 +18,7 @@ from mlrsnet._lookahead import LINEAR, OpenStep
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_hypergradient_is_the_derivative_through_the_look_ahead(name):
     run = Setting(OPTIMIZERS[name], every=1)
-    for index in range(3):  # give the optimizer a history
+    for index in range(3):  # so that the optimizer has state
         run.backward(index)
         run.optimizer.step()
     loss = run.backward(3)
@@ -178,7 +178,7 @@ def test_longer_backpropagation_reaches_further():
     (slope, one, _), (slope3, three, run) = gradient(1), gradient(3)
     assert slope == pytest.approx(slope3)
     assert not torch.allclose(one, three)
-    # by hand: back through steps 1, 2 and 3, from the memory before step 1
+    # By hand: back through steps 1, 2 and 3, from the memory before step 1.
     again = Setting(OPTIMIZERS["sgd"], batch_norm=False, every=3, meta_optimizer=lambda p: SGD(p, lr=0.0))
     losses = []
     for index in range(4):
@@ -211,7 +211,7 @@ def test_the_authors_departures_are_named_and_change_the_run():
     assert official.meta.every == 300
     assert official.meta.net.layout == "official-train"
     assert official.meta.schedule().card.gamma.policy == "per-phase"
-    assert official.meta._boundaries() == [1, 15, 30]
+    assert official.meta._phase_ends() == [1, 15, 30]
     with pytest.raises(ValueError, match="steps_per_epoch must be a whole number"):
         Setting(OPTIMIZERS["sgd"], compat="official")
     with pytest.raises(

@@ -24,7 +24,7 @@ y = x[..., :4].argmax(-1)
 part = slice(rank * 16 // ranks, (rank + 1) * 16 // ranks)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
-torch.manual_seed(rank)  # every rank draws another network: rank 0's is used
+torch.manual_seed(rank)  # every rank draws a different network; rank 0's is used
 net = LSTMNet(8)
 if mode == "ddp" and ranks > 1:
     model = nn.parallel.DistributedDataParallel(model)
@@ -61,7 +61,7 @@ result = {
 torch.save(result, f"{folder}/{mode}{ranks}-{rank}.pt")
 if ranks > 1:
     dist.barrier()
-os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
+os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
 """
 
 
@@ -82,7 +82,7 @@ def run(tmp_path, mode, ranks):
 
 
 LOWEST_FSDP = "2.10"
-"""Before, fully_shard over gloo adds gradients up instead of averaging them (2.7, 2.8) or does not run on CPUs (2.6)."""
+"""In older versions, fully_shard over gloo sums gradients instead of averaging them (2.7, 2.8) or does not run on CPUs (2.6)."""
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])

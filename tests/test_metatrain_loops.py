@@ -1,4 +1,4 @@
-"""MetaTrainer in the loops that people write: clipping, scalers, compiled models, stops; and the schedule it leaves."""
+"""MetaTrainer in loops that people write: clipping, scalers, compiled models, stops; and the schedule it learns."""
 
 import copy
 import io
@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from mlrsnet import LSTMNet
+from mlrsnet._bptt import Unroll
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -33,7 +34,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(name, bptt):
     torch.save([*states, first.val_calls, torch.get_rng_state()], file)
     file.seek(0)
 
-    second = build(99)  # a new process begins with another network
+    second = build(99)  # a new process starts with another network
     model, optimizer, meta, second.val_calls, rng = torch.load(file, weights_only=True)
     second.model.load_state_dict(model)
     second.optimizer.load_state_dict(optimizer)
@@ -185,9 +186,13 @@ def test_frozen_layers_and_losses_of_one_element_work():
 def test_autocast_around_a_meta_step_leaves_the_network_alone():
     meta = Setting(OPTIMIZERS["sgd"], dtype=torch.float32, batch_norm=False).meta
     moment = meta.engine.backend.moment(1.5)
-    expected = meta._alpha(1.5, moment)
+
+    def alpha():
+        return Unroll(1).alpha(meta.net, 1.5, moment, meta.engine.rule)
+
+    expected = alpha()
     with torch.autocast("cpu", torch.bfloat16):
-        assert all(torch.equal(mine, theirs) for mine, theirs in zip(meta._alpha(1.5, moment), expected, strict=True))
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(alpha(), expected, strict=True))
 
 
 def test_a_state_in_memory_is_not_changed_by_going_on():

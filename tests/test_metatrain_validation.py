@@ -1,4 +1,4 @@
-"""The validation pass of a meta-update: it leaves no trace, and gradients of one's own take its place."""
+"""The validation pass of a meta-update: it leaves no trace, and the user's own gradients can replace it."""
 
 import copy
 import math
@@ -67,7 +67,7 @@ def test_a_validation_loss_that_draws_from_the_global_random_state_sees_new_batc
     first, state = run(3)
     assert len(set(whole)) > 3
     assert [*first, *run(3, state)[0]] == whole
-    del state["val_random"]  # as the first versions saved it
+    del state["val_random"]  # as in states of early versions
     assert run(3, state)[0] == first
 
 
@@ -118,7 +118,7 @@ def test_no_trace_survives_new_gradients():
 
 
 class Careless(nn.Module):
-    """Buffers of every kind, one of them assigned anew in every pass."""
+    """Buffers of every kind. One is replaced by a new tensor in every pass."""
 
     def __init__(self):
         super().__init__()
@@ -163,7 +163,7 @@ def test_gradients_of_every_parameter_of_the_optimizer_are_put_back():
 
 
 def test_gradients_of_ones_own_teach_the_network_as_a_validation_loss_does():
-    """`val_gradients` is for those who compute them elsewhere, in a CUDA graph, say."""
+    """`val_gradients`, for users who compute gradients elsewhere, for example in a CUDA graph."""
     with_loss = Setting(OPTIMIZERS["adam"], batch_norm=False)
     without = Setting(OPTIMIZERS["adam"], batch_norm=False)
 
@@ -198,8 +198,8 @@ def test_gradients_of_another_number_are_named():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "pass val_loss, or val_gradients instead of it"),
-        ({"val_loss": lambda: 0, "val_gradients": lambda: 0}, "pass val_loss, or val_gradients instead of it"),
+        ({}, "pass either val_loss or val_gradients"),
+        ({"val_loss": lambda: 0, "val_gradients": lambda: 0}, "pass either val_loss or val_gradients"),
         ({"val_gradients": 3}, "val_gradients must be a function that returns a loss and gradients, got 3"),
     ],
 )

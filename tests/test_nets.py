@@ -49,11 +49,11 @@ def test_a_trend_net_is_an_lstm_that_reads_six_numbers():
     plain.cells[0].i2h[0] = net.cells[0].i2h[0]
     plain.load_state_dict(net.state_dict())
     losses, u = 3 * torch.rand(30, dtype=torch.float64) ** 3, torch.arange(30, dtype=torch.float64) / 30
-    losses[4] = 0.0  # its logarithm is cut
+    losses[4] = 0.0  # its logarithm is clipped
     logs = losses.clamp(min=1e-4).log().tolist()
 
     def average(values, until, window):
-        """Weights w_i = keep^(until - i) (1 - keep), the first value standing for everything before it."""
+        """Weights w_i = keep^(until - i) (1 - keep). The first value also counts for all time before it."""
         keep = math.exp(-1 / 30 / window)
         weights = [keep**until] + [(1 - keep) * keep ** (until - i) for i in range(1, until + 1)]
         return sum(w * value for w, value in zip(weights, values, strict=False))
@@ -120,7 +120,7 @@ def test_many_networks_at_once_equal_one_by_one(net):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_any_dtype(net, dtype):
-    """Shapes and types only: some CPUs have no instructions for the coarse ones."""
+    """Checks shapes and types only: some CPUs cannot compute in the coarse types."""
     net = net.to("meta", dtype)
     factor, state = net(torch.ones(3, len(net.inputs), dtype=dtype, device="meta"), net.initial_state(3))
     assert factor.dtype == state.dtype == dtype

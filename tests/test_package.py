@@ -42,7 +42,7 @@ def test_the_wheel_is_typed_licensed_and_needs_three_packages(wheel):
 
 
 def test_the_wheel_works_without_the_lab_packages(wheel, tmp_path):
-    """Installed alone; everything but torch, numpy, safetensors and what those need is hidden."""
+    """The wheel installed alone. Everything but torch, numpy, safetensors and their dependencies is hidden."""
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
     subprocess.run(install, check=True, timeout=300)
@@ -56,7 +56,7 @@ def test_the_wheel_works_without_the_lab_packages(wheel, tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_works_in_an_empty_environment(wheel, tmp_path):
-    """A new virtual environment with nothing but the wheel and what it asks for; downloads PyTorch."""
+    """A new virtual environment with only the wheel and its dependencies. Downloads PyTorch."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "site"], check=True)
     python = tmp_path / "site" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, timeout=1800)

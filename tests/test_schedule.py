@@ -47,7 +47,7 @@ def test_from_official_equals_the_equations_of_its_layout(tmp_path, layout):
 
 def test_from_official_catches_a_swapped_gate_order(tmp_path):
     path, weights = official_checkpoint(tmp_path / "a.pth", seed=1)
-    swapped = lstm_factors(weights, [[loss] for loss in LOSSES], "paper", 1, 1.0)  # o and g exchanged
+    swapped = lstm_factors(weights, [[loss] for loss in LOSSES], "paper", 1, 1.0)  # o and g swapped
     assert np.abs(Schedule.from_official(path).simulate(LOSSES) - swapped).max() > 1e-2
 
 
@@ -165,7 +165,7 @@ def test_losses_are_scaled_as_the_card_says():
         net.load_state_dict(plain.state_dict())
         expected = Schedule(plain).simulate([loss / divisor for loss in LOSSES])
         np.testing.assert_allclose(Schedule(net).simulate(LOSSES, num_classes=10), expected, rtol=1e-6)
-        # without classes, the first loss stands in for log(classes)
+        # without classes, the first loss replaces log(classes)
         relative = Schedule(plain).simulate([loss / LOSSES[0] for loss in LOSSES])
         np.testing.assert_allclose(Schedule(net).simulate(LOSSES), relative, rtol=1e-6)
 
@@ -202,7 +202,7 @@ def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path
     assert drawn.shape == (121, 100)
     for row in (0, 60, 120):
         state = schedule.net.initial_state()
-        for step in range(100):  # the phases are equal parts
+        for step in range(100):  # phases are equally long
             net = schedule.phases[step * schedule.num_phases // 100]
             factor, state = predict(net, torch.tensor(row * 2.0 / 120), step / 100, state)
             assert drawn[row, step] == pytest.approx(factor.item(), rel=1e-5)
@@ -216,7 +216,7 @@ def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path
     [
         (lambda: Schedule([]), TypeError, "phases must be one or more schedule networks"),
         (lambda: Schedule(torch.nn.Linear(1, 1)), TypeError, "phases must be one or more schedule networks"),
-        (lambda: Schedule([LSTMNet(5), LSTMNet(6)]), ValueError, "all phases must have one description"),
+        (lambda: Schedule([LSTMNet(5), LSTMNet(6)]), ValueError, "all phases must have the same description"),
         (lambda: Schedule(MLPNet()).simulate([]), ValueError, "losses must be a non-empty list of finite numbers"),
         (lambda: Schedule(MLPNet()).simulate([1.0, math.nan]), ValueError, "losses must be a non-empty list of finite"),
         (lambda: Schedule(MLPNet()).simulate(["a"]), ValueError, "losses must be a non-empty list of finite numbers"),

@@ -1,4 +1,4 @@
-"""LearnedLR's own rules, one by one: ranges, phases, horizons, groups, precision, arguments."""
+"""LearnedLR's rules, one by one: ranges, phases, horizons, groups, precision, arguments."""
 
 import io
 import math
@@ -68,7 +68,7 @@ def test_phases_switch_at_the_right_step_for_any_horizon(kind, total):
         net.out.bias.data.fill_(float(index))
     schedule = Schedule(nets, Card(gamma=Gamma("fixed", value=1.0)))
     lr = LearnedLR(sgd(kind()), schedule, total_steps=total)
-    expected = [1 / (1 + math.exp(-min(3 * t // total, 2))) for t in range(total + 3)]  # the last phase holds
+    expected = [1 / (1 + math.exp(-min(3 * t // total, 2))) for t in range(total + 3)]  # the last phase continues
     used = lrs_for(lr, [1.0] * total)
     with pytest.warns(
         UserWarning, match=f"step {total + 1} is past total_steps={total}, which counts optimizer steps"
@@ -179,7 +179,7 @@ def test_numpy_numbers_are_numbers(paper, kind):
     file = io.BytesIO()
     torch.save(lr.state_dict(), file)
     file.seek(0)
-    assert torch.load(file, weights_only=True)["total_steps"] == 10  # which numbers of numpy do not survive
+    assert torch.load(file, weights_only=True)["total_steps"] == 10  # numpy numbers would fail here
 
 
 def test_float64_networks_and_defaults_work(kind):

@@ -1,4 +1,4 @@
-"""Losses that LearnedLR is given: observed ones, the first one, those that are not finite or no losses."""
+"""The losses LearnedLR gets: observed ones, the first one, non-finite ones, and values that are no losses."""
 
 import math
 import warnings
@@ -159,7 +159,7 @@ def test_a_first_loss_without_a_range_is_told_at_the_next_read_on_a_device(paper
     with pytest.raises(ValueError, match="could not be computed from any of the 1 losses so far"):
         lr.report_problems()
     with pytest.warns(UserWarning, match="could not be computed from any of the 1 losses so far"):
-        lr.state_dict()  # a checkpoint is still written
+        lr.state_dict()  # a checkpoint can still be written
     lr.step(torch.tensor(1.6))
     assert lr.status()["step"] == 1
 

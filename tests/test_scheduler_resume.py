@@ -1,4 +1,4 @@
-"""What LearnedLR goes on from: states, copies, new processes, and a run exported to be replayed."""
+"""How LearnedLR continues: from states, copies and new processes; and runs exported for replay."""
 
 import copy
 import io
@@ -121,7 +121,7 @@ def test_export_lambda_replays_the_run_exactly(paper, kind, held):
         optimizer.step()
         replay.step()
     assert replayed == used
-    assert [float(group["lr"]) for group in optimizer.param_groups] == used[-1]  # the last one holds
+    assert [float(group["lr"]) for group in optimizer.param_groups] == used[-1]  # the last LR stays
     other = lr.export_lambda(two_groups())
     other.load_state_dict(replay.state_dict())
     assert other.last_epoch == len(losses)
@@ -177,7 +177,7 @@ def test_a_run_resumed_with_other_arguments_is_told_that_its_lrs_change(horizon,
         lr.load_state_dict(state)
     assert len(record) == 1
     old = {name: value for name, value in state.items() if name not in ("num_classes", "scale", "min_lr", "max_lr")}
-    lr.load_state_dict(old)  # of the first versions: not told, since not known
+    lr.load_state_dict(old)  # early versions did not save these, so there is no warning
 
 
 def test_a_run_can_move_between_float_and_tensor_lrs(horizon):

@@ -1,12 +1,13 @@
-"""Provisional step, hypergradient, rescaled step: the mathematics of Algorithm 1, for the user's own optimizer.
+"""The mathematics of Algorithm 1, for the user's own optimizer: provisional step, hypergradient, rescaled step.
 
-For every optimizer in `LINEAR` the weights move on a straight line in the LR, w(alpha) = w_t - alpha d: the optimizer's
-state (momentum, second moments) does not depend on alpha. So one real optimizer step fixes d, and
+For every optimizer in `LINEAR`, the new weights lie on a straight line in the LR, w(alpha) = w_t - alpha d. The optimizer's
+state (momentum, second moments) does not depend on alpha. So one real optimizer step gives d, and
 
     d L_val(w(alpha)) / d alpha = -<grad L_val(w(alpha)), d>
 
-needs one validation gradient and one dot product: no functional model, no copied optimizer, no second-order graph. Any
-other LR on the line is a rescaling. alpha is the LR of the first group whose LR is not 0; the others keep their ratio.
+takes one validation gradient and one dot product. It needs no functional model, no copy of the optimizer and no
+second-order graph. A step at another LR is d rescaled. alpha is the LR of the first group whose LR is not 0; the other
+groups keep their ratio to it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,45 +28,45 @@ LINEAR = {
     for name in ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Muon")
     if hasattr(optim, name)
 }
-"""Optimizers whose step is linear in the LR and whose state does not depend on it, by exact type."""
+"""Optimizers whose step is linear in the LR and whose state does not depend on it. The exact type counts."""
 
 MEASURING_LR = 2.0**12
-"""d is read off a step this long: at a small LR, w_new - w_old would keep few of d's digits. A power of two scales exactly."""
+"""The LR of the step that d is read from. At a small LR, w_new - w_old loses most digits of d. A power of two scales exactly."""
 
 
 def check_linear(optimizer: Optimizer, assume_linear: bool) -> None:
-    """Refuse optimizers that are not known to be linear in their LR, and weights too coarse for it."""
+    """Refuse optimizers that are not known to be linear in the LR, and weights with too few digits."""
     if not assume_linear and type(optimizer) not in LINEAR:
         known = ", ".join(sorted(kind.__name__ for kind in LINEAR))
         raise TypeError(
             f"optimizer must take steps that are linear in its LR, and {type(optimizer).__name__} is not known to (its step "
             f"sizes, averages or line searches may depend on the LR in other ways): use one of {known}, or pass "
-            "assume_linear=True if you know that w_new = w_old - lr * d with d and the optimizer's state independent of lr"
+            "assume_linear=True if w_new = w_old - lr * d, where neither d nor the optimizer's state depends on lr"
         )
     check_dtypes(optimizer)
 
 
 def check_dtypes(optimizer: Optimizer) -> None:
-    """Refuse weights that are too coarse to read a step from."""
+    """Refuse weights with too few digits to read a step from."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
-                    f"the optimizer's parameters must be float32 or float64, got {parameter.dtype}: the step is read off the "
-                    "weights; keep them in float32 and use autocast"
+                    f"the optimizer's parameters must be float32 or float64, got {parameter.dtype}: the step is read from "
+                    "the weights; keep them in float32 and use autocast"
                 )
 
 
 class OpenStep:
-    """One optimizer step held open: taken once, its length still free. The weights stand at w_t - alpha d.
+    """One optimizer step whose LR can still change. The weights are at w_t - alpha d.
 
-    Costs one copy of the weights: the change at `MEASURING_LR`, in which all lengths are multiples.
+    It keeps one copy of the weights: their change at `MEASURING_LR`. Every other step is a multiple of it.
 
     Args:
-        optimizer: with gradients in place.
-        take: takes the step, `optimizer.step` or a GradScaler's.
+        optimizer: the user's, with gradients in place.
+        take: takes the step: `optimizer.step`, or a GradScaler's.
         ratios: the groups' LRs relative to alpha.
-        alpha: where to put the weights first.
+        alpha: the first LR.
     """
 
     @torch.no_grad()
@@ -86,7 +87,7 @@ class OpenStep:
             set_lr(group, MEASURING_LR * ratio)
         try:
             take()
-        finally:  # whatever happens, nobody else steps at the measuring LR
+        finally:  # even after an error, nobody else must step at the measuring LR
             for group, ratio in groups:
                 set_lr(group, alpha * ratio)
         self.change = list(torch._foreach_sub(self.parameters, old))
@@ -108,16 +109,16 @@ class OpenStep:
         group: Group = None,
         random: dict[str, Tensor] | None = None,
     ) -> tuple[float, float]:
-        """L_val at the weights as they are, and d L_val / d alpha there; both the mean over the ranks.
+        """L_val at the current weights, and d L_val / d alpha there, both averaged over the ranks.
 
-        The pass leaves no trace: gradients, buffers, random state and train/eval modes are as before. `random`: see `no_trace`.
+        Afterwards gradients, buffers, random state and train/eval modes are as before. `random`: see `no_trace`.
         """
         dots: list[Tensor] = []
         changes = {id(p): change for p, change in zip(self.parameters, self.change, strict=True)}
         sharded = any(isinstance(p, DTensor) for p in self.parameters)
         large = sum(p.numel() for p in self.parameters) / 100
 
-        def consume(parameter: Tensor) -> None:  # a large gradient is used as soon as it is there, and never kept
+        def consume(parameter: Tensor) -> None:  # use a large gradient at once, to free its memory
             if parameter.grad is not None:
                 dots.append(_dot([parameter.grad], [changes[id(parameter)]]))
                 parameter.grad = None
@@ -145,7 +146,7 @@ class OpenStep:
     def slope_of(
         self, loss: Tensor, gradients: Sequence[Tensor | None], model: nn.Module, group: Group = None
     ) -> tuple[float, float]:
-        """The same from a loss and gradients that were computed elsewhere, in the order of `model.parameters()`."""
+        """The same, from a loss and gradients that the user computed, in the order of `model.parameters()`."""
         own = list(model.parameters())
         if len(own) != len(gradients):
             raise ValueError(
@@ -165,16 +166,20 @@ class OpenStep:
 
 @contextmanager
 def no_trace(model: nn.Module, parameters: list[Any], random: dict[str, Tensor] | None = None) -> Iterator[None]:
-    """Put gradients, buffers, random state and train/eval modes back at the end.
+    """Restore gradients, buffers, random state and train/eval modes at the end.
 
-    Inside, random numbers go on from `random`, by device, which is updated: without, they would be the same ones every time
-    that nobody outside draws any.
+    Inside, random numbers continue from the states in `random` (by device), which are updated. Otherwise every pass would
+    draw the same numbers whenever the training itself draws none.
     """
     modules = list(model.modules())
-    own = [p for module in modules for p in module._parameters.values() if p is not None]
+    own = [p for module in modules for p in module.parameters(recurse=False)]
     everything = list({id(p): p for p in (*own, *parameters)}.values())
     gradients = [parameter.grad for parameter in everything]
-    places = [(module, name, b) for module in modules for name, b in module._buffers.items() if b is not None]
+    places = [
+        (module, name, buffer)
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False)
+    ]
     buffers = [buffer for _, _, buffer in places]
     before, versions = _clone_all(buffers), [buffer._version for buffer in buffers]
     modes = [(module, module.training) for module in modules]
@@ -190,7 +195,7 @@ def no_trace(model: nn.Module, parameters: list[Any], random: dict[str, Tensor] 
         changed = [i for i, b in enumerate(buffers) if _is_ordinary(b) or b._version != versions[i]]
         with torch.no_grad():
             _copy_all([buffers[i] for i in changed], [before[i] for i in changed])
-        for module, name, buffer in places:  # some modules assign a new tensor
+        for module, name, buffer in places:  # a module may have assigned a new tensor, or deleted it
             module._buffers[name] = buffer
         for module, training in modes:
             module.training = training
@@ -198,7 +203,7 @@ def no_trace(model: nn.Module, parameters: list[Any], random: dict[str, Tensor] 
 
 @contextmanager
 def _random_numbers(devices: list[int], states: dict[str, Tensor]) -> Iterator[None]:
-    """A random state of its own for what is inside: that of the devices in `states`, the present one where there is none."""
+    """Use and update a separate random state per device: the one in `states`, or a copy of the current one."""
     with torch.random.fork_rng(devices=devices):
         if "cpu" in states:
             torch.set_rng_state(states["cpu"])
@@ -213,13 +218,13 @@ def _random_numbers(devices: list[int], states: dict[str, Tensor]) -> Iterator[N
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
-    """Whether the operations over many tensors know its kind."""
+    """Whether the `_foreach` operations support this tensor."""
     known = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
     return tensor.layout == torch.strided and tensor.dtype in known and 0 not in tensor.stride()
 
 
 def _clone_all(tensors: list[Any]) -> list[Any]:
-    """Copies, a few kernels for all of one kind."""
+    """Copy tensors, with a few kernels for all of one dtype."""
     copies = {id(tensor): tensor.detach().clone() for tensor in tensors if not _is_ordinary(tensor)}
     for dtype in {tensor.dtype for tensor in tensors}:
         alike = [tensor for tensor in tensors if tensor.dtype == dtype and id(tensor) not in copies]
@@ -230,7 +235,7 @@ def _clone_all(tensors: list[Any]) -> list[Any]:
 
 
 def _copy_all(targets: list[Any], sources: list[Any]) -> None:
-    """Copy many tensors at once; sharded ones, which know no such operation, one by one."""
+    """Copy many tensors at once. Sharded ones have no such operation and are copied one by one."""
     if targets and not any(isinstance(target, DTensor) for target in targets):
         torch._foreach_copy_(targets, sources)
     else:
@@ -239,7 +244,7 @@ def _copy_all(targets: list[Any], sources: list[Any]) -> None:
 
 
 def _dot(gradients: list[Any], changes: list[Any]) -> Tensor:
-    """<v, change> over some parameters; of this rank's shards where they are sharded."""
+    """<v, change> over some parameters, or over this rank's shards of them."""
     local = [[t.to_local() if isinstance(t, DTensor) else t for t in tensors] for tensors in (gradients, changes)]
     v, change = (
         torch.cat([t.detach().reshape(-1) for t in tensors]) if len(tensors) > 1 else tensors[0].reshape(-1)
@@ -250,7 +255,7 @@ def _dot(gradients: list[Any], changes: list[Any]) -> Tensor:
 
 
 def _over_ranks(loss: Tensor, dot: Tensor, group: Group, sharded: bool) -> tuple[float, float]:
-    """Means over the ranks; the shards of an averaged gradient add up instead."""
+    """Means over the ranks. With shards of an averaged gradient, the dot products add up instead."""
     loss_sum, dot_sum = sum_over_ranks(torch.stack((loss.to(dot), dot)), group).tolist()
     ranks = num_ranks(group)
     return loss_sum / ranks, dot_sum if sharded else dot_sum / ranks

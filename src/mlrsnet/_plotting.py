@@ -10,7 +10,7 @@ from mlrsnet import _check
 from mlrsnet.nets import ScheduleNet, predict, unroll
 
 SETTLE_STEPS = 100
-"""A network with memory is shown a constant loss this long before its answer is read."""
+"""Steps at a constant loss before the factor is read, because the network has a memory."""
 
 
 @torch.no_grad()
@@ -40,7 +40,7 @@ def plot_map(
 def plot_phases(
     phases: Sequence[ScheduleNet], title: str, path: str | os.PathLike[str] | None, *, max_loss: float, ax: Any = None
 ) -> Any:
-    """One loss-to-LR curve a phase; see `Schedule.plot`."""
+    """One curve from loss to LR per phase; see `Schedule.plot`."""
     _check.positive("max_loss", max_loss)
     ax = _axes(ax, "plot")
     losses = torch.linspace(0, max_loss, 201).to(next(phases[0].parameters()))

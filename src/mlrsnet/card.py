@@ -1,4 +1,4 @@
-"""The card of a schedule: where it comes from, how its output becomes an LR, what it reached."""
+"""The card of a schedule: where it comes from, how its output becomes an LR, and its results."""
 
 import platform
 from dataclasses import asdict, dataclass, field, fields
@@ -19,18 +19,18 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Card:
-    """What a schedule says about itself. Everything but `gamma` and `loss_range` is for people.
+    """What is known about a schedule. Code reads only `gamma` and `loss_range`; the rest is for people.
 
     Args:
-        name: what to call it.
+        name: the schedule's name.
         description: one paragraph.
-        learned_on: the tasks it was meta-trained on; empty for an untrained one.
+        learned_on: the tasks it was meta-trained on; empty if untrained.
         optimizer: the optimizer it was meta-trained with.
         total_steps: the horizon it was meta-trained for.
-        gamma: how it finds the range of the LR.
-        loss_range: smallest and largest loss, as the network sees it, during meta-training. `LearnedLR` warns far outside.
+        gamma: how the range of the LR is found.
+        loss_range: smallest and largest loss during meta-training, as the network saw it. `LearnedLR` warns far outside.
         results: measured results, by task.
-        versions: of the software that made it.
+        versions: versions of the software that made it.
     """
 
     name: str = "unnamed"
@@ -58,7 +58,7 @@ class Card:
 
     @cached_property
     def warn_outside(self) -> tuple[float, float]:
-        """Losses outside are far from what was seen: one width of `loss_range` beyond either end."""
+        """Warn about losses outside this interval: `loss_range`, extended by its width at either end."""
         if self.loss_range is None:
             return (-float("inf"), float("inf"))
         low, high = self.loss_range
@@ -70,7 +70,7 @@ class Card:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Card":
-        """The reverse of `to_dict`; unknown fields are refused by name.
+        """The reverse of `to_dict`. Unknown fields raise an error that names them.
 
         >>> Card.from_dict(Card(name="mine").to_dict()) == Card(name="mine")
         True
@@ -87,7 +87,7 @@ class Card:
 
 
 def facts(card: Card, net: dict[str, Any], phases: int) -> dict[str, str]:
-    """How a schedule of so many networks, described by `net`, was made, in words; empty where the card says nothing."""
+    """How a schedule was made, in words. `net` describes its networks. A field is empty if the card does not say."""
     gamma = card.gamma
     settings = ", ".join(f"{key}={value}" for key, value in net.items() if key != "kind")
     return {
@@ -101,7 +101,7 @@ def facts(card: Card, net: dict[str, Any], phases: int) -> dict[str, str]:
 
 
 def result_lines(results: dict[str, Any], bullet: str = "") -> list[str]:
-    """One line a result; what belongs together is indented under its name.
+    """One line per result. Groups are indented under their name.
 
     >>> result_lines({"digits": {"test": 97.5, "validation": 98}, "patches": 0.72})
     ['digits:', '  test: 97.5', '  validation: 98', 'patches: 0.72']
@@ -116,12 +116,12 @@ def result_lines(results: dict[str, Any], bullet: str = "") -> list[str]:
 
 
 def one_line(value: object) -> str:
-    """On one line, or it would end a heading, a list or a table."""
+    """The text without line breaks, which would end a heading, a list item or a table row."""
     return " ".join(str(value).split())
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy and torch as Python's, which a file can hold; anything else that it cannot is refused."""
+    """Turn numpy and torch numbers into Python ones, which a file can hold. Refuse what it cannot."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

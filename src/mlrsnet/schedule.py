@@ -1,7 +1,7 @@
-"""A schedule: one network per phase of training, and a card. Which phase when; simulate; save and load.
+"""A schedule: one network per phase of training, and a card. It can be simulated, saved, loaded, shared and plotted.
 
-Algorithm 2 of the paper: of all networks phi_s that meta-training went through, k are kept (phi_{T/3}, phi_{2T/3},
-phi_T); a new training of any length uses the l-th during its l-th k-th. The memory is carried across phases.
+Algorithm 2 of the paper: meta-training keeps k of its networks, such as phi_{T/3}, phi_{2T/3} and phi_T for k = 3. A new
+training of any length is split into k equal phases, and phase l uses the l-th network. The memory carries over.
 """
 
 import copy
@@ -25,13 +25,13 @@ from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
 
 
 class Schedule:
-    """Networks for the phases of a training, with the card that says how to use them.
+    """Networks for the phases of a training, and a card that says how to use them.
 
-    The networks are copied, to the CPU, and frozen. All phases share one description (kind, sizes, inputs, loss scale...).
+    The networks are copied to the CPU and frozen. All phases share one description (kind, sizes, inputs, loss scale...).
 
     Args:
-        phases: one network for each equal part of training, in order; a single network is one phase.
-        card: provenance and the rule for the range.
+        phases: one network per phase, in order. A single network is one phase.
+        card: where the schedule comes from, and how the range of the LR is found.
 
     >>> from mlrsnet import LSTMNet, Schedule
     >>> schedule = Schedule([LSTMNet(), LSTMNet(), LSTMNet()])
@@ -44,7 +44,7 @@ class Schedule:
         if not nets or not all(isinstance(net, ScheduleNet) for net in nets):
             raise TypeError(f"phases must be one or more schedule networks such as LSTMNet(), got {phases!r}")
         if any(net.config() != nets[0].config() for net in nets):
-            raise ValueError(f"all phases must have one description, got {[net.config() for net in nets]}")
+            raise ValueError(f"all phases must have the same description, got {[net.config() for net in nets]}")
         for index, net in enumerate(nets):
             for name, tensor in net.state_dict().items():
                 if not torch.isfinite(tensor).all():
@@ -56,7 +56,7 @@ class Schedule:
 
     @property
     def num_phases(self) -> int:
-        """How many equal parts of training have a network of their own."""
+        """How many phases, of equal length, a training has."""
         return len(self.phases)
 
     @property
@@ -65,9 +65,9 @@ class Schedule:
         return self.phases[0]
 
     def loss_divisor(self, initial_loss: float, num_classes: int | None, name: str = "the first loss") -> float:
-        """What the loss is divided by before the network sees it; `name` is what an error calls `initial_loss`.
+        """What the loss is divided by before the network sees it. Errors call `initial_loss` by `name`.
 
-        An untrained classifier's loss is about log(classes), so the first loss stands in for a missing `num_classes`.
+        An untrained classifier's loss is about log(classes), so without `num_classes` the first loss is used.
         """
         if self.net.loss_scale == "none":
             return 1.0
@@ -80,12 +80,12 @@ class Schedule:
         )
 
     def simulate(self, losses: Sequence[float], gamma: float = 1.0, *, num_classes: int | None = None) -> np.ndarray:
-        """The LR for each loss, the phases spread over `len(losses)`.
+        """The LR for each loss, in a training of `len(losses)` steps.
 
         Args:
-            losses: finite training losses, one a step.
-            gamma: the range of the LR; the default gives the bare factors.
-            num_classes: for schedules that divide the loss by log(classes); else the first loss stands in.
+            losses: finite training losses, one per step.
+            gamma: the range of the LR. The default gives the bare factors.
+            num_classes: for schedules that divide the loss by log(classes); the first loss is used if None.
         """
         try:
             values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
@@ -100,7 +100,7 @@ class Schedule:
         return gamma * unroll(self.phases, scaled).double().numpy()
 
     def choose(self, num_phases: int) -> "Schedule":
-        """So many of the networks, those at the end of each equal part: all that a shorter meta-training would have kept.
+        """The schedule with fewer phases: what meta-training with this `num_phases` would have kept.
 
         >>> from mlrsnet import LSTMNet, Schedule
         >>> Schedule([LSTMNet() for _ in range(6)]).choose(3).num_phases
@@ -113,7 +113,7 @@ class Schedule:
         return Schedule(self.phases[step - 1 :: step], self.card)
 
     def for_text(self) -> "Schedule":
-        """The paper's variant for language models: the network reads loss / log(vocabulary), gamma the perplexity."""
+        """The paper's variant for language models: the network reads loss / log(vocabulary), and gamma reads the perplexity."""
         config = self.net.config() | {"loss_scale": "log_classes"}
         gamma = self.card.gamma
         if gamma.needs_classes:
@@ -121,20 +121,20 @@ class Schedule:
         return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file, atomically; of networks that `load` can build again, not of classes of your own."""
+        """Write one safetensors file, atomically. The networks must be of this package, or `load` could not build them again."""
         if type(self.net) is not KINDS.get(self.net.config()["kind"]):
             raise ScheduleError(
-                f"networks must be one of {', '.join(KINDS)} to be saved, got {type(self.net).__name__}, which no file can bring "
-                "back: use it from memory, or save its state_dict() yourself"
+                f"networks must be one of {', '.join(KINDS)} to be saved, got {type(self.net).__name__}, which load() could not "
+                "build: use it from memory, or save its state_dict() yourself"
             )
         storage.write(path, self._description(), self._tensors())
 
     @classmethod
     def load(cls, schedule: str | os.PathLike[str]) -> "Schedule":
-        """Read a schedule. A file that `save` did not write gets one clear `ScheduleError`, and nothing is executed.
+        """Read a schedule. Loading never runs code from the file. A file that `save` did not write raises `ScheduleError`.
 
         Args:
-            schedule: a name out of `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
+            schedule: a name from `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
 
         >>> Schedule.load("universal").num_phases
         1
@@ -155,13 +155,13 @@ class Schedule:
         layout: str = "official-test",
         name: str = "official",
     ) -> "Schedule":
-        """The authors' checkpoints as a schedule, one phase a file.
+        """The authors' checkpoints as a schedule, one phase per file.
 
         Args:
             paths: one `.pth` file, or several in the order of training.
-            layout: the published files belong to the meta-test network (`official-test`). Their meta-train network
-                uses the same keys with another gate order: files saved by it need `official-train`.
-            name: goes into the card.
+            layout: the published files belong to the authors' meta-test network (`official-test`). Their meta-train
+                network uses the same keys with another gate order, so its files need `official-train`.
+            name: for the card.
         """
         return cls(official.read_nets(paths, layout), replace(official.CARD, name=name))
 
@@ -174,17 +174,17 @@ class Schedule:
         token: str | None = None,
         message: str | None = None,
     ) -> str:
-        """Share it on the Hugging Face Hub, its card as the model card; needs huggingface_hub (`mlrsnet[hub]`).
+        """Share it on the Hugging Face Hub, with a model card. Needs huggingface_hub (`mlrsnet[hub]`).
 
         Args:
-            repository: `owner/name`; made if it is not there.
+            repository: `owner/name`; created if it does not exist.
             license: the Hub's identifier of a licence, such as `mit`.
-            private: whether a new repository is; the owner's own default if None.
-            token: of an account that may write there; the one you are logged in with if None.
-            message: of the commit.
+            private: whether a new repository is private; the owner's default if None.
+            token: token of an account with write access; the one you are logged in with if None.
+            message: commit message.
 
         Returns:
-            The address of what was pushed, `hf://owner/name@commit`, for `mlrsnet.load` and `LearnedLR`.
+            The address of this commit, `hf://owner/name@commit`, for `Schedule.load` and `LearnedLR`.
         """
         text = self.model_card(repository, license=license)
         with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +194,7 @@ class Schedule:
             return hub.push(repository, path, text, private=private, token=token, message=message)
 
     def model_card(self, repository: str, *, license: str | None = None) -> str:
-        """The README.md that `push_to_hub` writes: the card, and how to use it from `repository`."""
+        """The README.md that `push_to_hub` writes: the card, and how to load the schedule from `repository`."""
         return hub.model_card(
             self.card,
             self.net.config(),
@@ -205,10 +205,10 @@ class Schedule:
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
-        """Draw where the LR settles for each loss, one curve a phase; needs matplotlib (`mlrsnet[lab]`).
+        """Draw the LR that each constant loss settles at, one curve per phase. Needs matplotlib (`mlrsnet[lab]`).
 
         Args:
-            path: where to write the picture; nothing is written without.
+            path: where to write the picture; not written if None.
             max_loss: right end of the axis, in losses as the network sees them.
             ax: matplotlib axes to draw into.
 
@@ -218,10 +218,10 @@ class Schedule:
         return _plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def plot_map(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
-        """Draw the LR over loss and progress, each loss held from the first step on: does the schedule read the loss?
+        """Draw the LR over loss and progress, for losses that stay constant. It shows whether the schedule reads the loss.
 
         Args:
-            path: where to write the picture; nothing is written without.
+            path: where to write the picture; not written if None.
             max_loss: upper end of the axis, in losses as the network sees them.
             ax: matplotlib axes to draw into.
 
@@ -231,7 +231,7 @@ class Schedule:
         return _plotting.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def fingerprint(self) -> str:
-        """A digest of everything that decides an LR: weights, networks and the rule for the range."""
+        """A digest of everything that affects an LR: weights, networks and gamma."""
         return storage.digest({"net": self.net.config(), "gamma": self.card.to_dict()["gamma"]}, self._tensors())
 
     def describe(self) -> str:
@@ -267,7 +267,7 @@ class Schedule:
 
     @classmethod
     def _like(cls, config: dict[str, Any], tensors: dict[str, Tensor], card: Card) -> "Schedule":
-        """Build from a description and `phase{i}.name` tensors, checking every name and shape."""
+        """Build a schedule from a description and `phase{i}.name` tensors. Every name and shape is checked."""
         phases: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             match = re.fullmatch(r"phase(\d+)\.(.+)", key)

@@ -1,4 +1,4 @@
-"""The device engine where there is no GPU: nothing is read back, and the kernel equals the reference."""
+"""The device engine without a GPU: nothing is read back, and the kernel equals the reference."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from mlrsnet._engine.host import HostBackend
 
 
 class NoReadBack(TorchDispatchMode):
-    """Fails on every operation that a GPU would have to be waited for."""
+    """Fails on every operation that would wait for a GPU."""
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         name = str(function)
@@ -86,7 +86,7 @@ def test_a_compiled_training_step_may_use_a_tensor_lr(paper):
 LOCKSTEP = """
 import math, os, sys, warnings
 sys.path[:0] = sys.argv[1].split(os.pathsep)
-warnings.simplefilter("ignore")  # the interpreter computes with numpy, which talks about NaN
+warnings.simplefilter("ignore")  # the interpreter uses numpy, which warns about NaN
 import torch
 from cases import SCHEDULES
 from mlrsnet._engine.device import DeviceBackend

@@ -1,4 +1,4 @@
-"""The device path on a real GPU: `pytest -m gpu`, by hand."""
+"""The device engine on a real GPU; run by hand with `pytest -m gpu`."""
 
 import math
 import warnings
@@ -46,7 +46,7 @@ def capture(call):
 
 
 class Captured:
-    """A training whose whole step is one CUDA graph; batch and labels are static buffers."""
+    """A training whose whole step is one CUDA graph. Inputs and labels are static buffers."""
 
     def __init__(self, schedule, optimizer_name, total_steps=STEPS):
         self.task = move(Task())
@@ -216,7 +216,7 @@ def test_a_cpu_tensor_lr_waits_for_a_loss_on_the_gpu(schedule):
         lr = LearnedLR(SGD([weight], lr=torch.tensor(0.1, device=device)), schedule, total_steps=STEPS, num_classes=5)
         busy, used = torch.randn(4096, 4096, device="cuda"), []
         for step in range(5):
-            for _ in range(20):  # work that the loss has to wait for
+            for _ in range(20):  # work before the loss is ready
                 busy = busy @ busy / 64
             lr.step((busy.sum() * 0).nan_to_num() + 1.6 - 0.1 * step)
             used.append(float(lr.get_last_lr()[0]))

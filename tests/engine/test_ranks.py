@@ -1,4 +1,4 @@
-"""Two real processes over gloo: every rank sets the LR of the mean loss."""
+"""Two real processes over gloo: every rank sets the LR from the mean loss."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ for step in range(8):
     used.append(float(lr.get_last_lr()[0]))
 torch.save(torch.tensor(used, dtype=torch.float64), f"{folder}/lrs{rank}.pt")
 dist.barrier()
-os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
+os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
 """
 
 
@@ -53,7 +53,7 @@ def test_every_rank_uses_the_lr_of_the_mean_loss(horizon, tmp_path, kind):
     lr = LearnedLR(optimizer, horizon, total_steps=8, num_classes=5)
     expected = []
     for step in range(8):
-        if step != 5:  # not finite on one rank: held on both
+        if step != 5:  # not finite on one rank: both keep the LR
             lr.step(1.7 - 0.1 * step)
         expected.append(lr.get_last_lr()[0])
     torch.testing.assert_close(first, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-9)
@@ -85,7 +85,7 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def subgroup(tmp_path_factory):
-    """What ranks 1 and 2 of three have, each: a mean of Python floats, and a tensor of the first of them."""
+    """What ranks 1 and 2 of three get: a mean of Python floats, and a tensor from the first rank of the group."""
     folder = tmp_path_factory.mktemp("subgroup")
     (folder / "worker.py").write_text(SUBGROUP)
     workers = [subprocess.Popen([sys.executable, folder / "worker.py", str(rank), folder]) for rank in range(3)]

@@ -1,4 +1,4 @@
-"""The relative range: alpha = r |w| / |d|, against what torch's own optimizers then do."""
+"""The relative range, alpha = r |w| / |d|, against the steps that torch's optimizers then take."""
 
 import copy
 import math
@@ -33,7 +33,7 @@ OPTIMIZERS = {
 
 
 def relative_schedule(part=PART):
-    """A constant r = `part`."""
+    """A schedule with a nearly constant r = `part`."""
     torch.manual_seed(0)
     net = MLPNet(4).double()
     with torch.no_grad():
@@ -62,7 +62,7 @@ def lengths(network, before):
 
 
 def part_moved(network, optimizer, lr, batch, trained):
-    """One step; how far it moved the trained weights, in parts of their length."""
+    """Take one step. Returns how far it moved the trained weights, relative to their norm."""
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(network(batch[0]), batch[1])
     loss.backward()
@@ -225,7 +225,7 @@ def test_a_population_trains_as_learned_lr_does(optimizer):
 def test_a_captured_step_moves_the_weights_by_a_part_of_their_length_too(name):
     network, cuda = model().cuda(), torch.device("cuda")
     x, y = (tensor.to(cuda) for tensor in batches(1)[0])
-    capturable = {"capturable": True} if name == "adamw" else {"fused": True}  # as torch needs them for a tensor LR
+    capturable = {"capturable": True} if name == "adamw" else {"fused": True}  # required by torch for a tensor LR
     optimizer = OPTIMIZERS[name](network.parameters(), lr=torch.tensor(0.1, device=cuda), **capturable)
     lr = LearnedLR(optimizer, relative_schedule(), total_steps=40)
     noise = torch.zeros_like(x)
@@ -289,17 +289,17 @@ if kind.startswith("FullyShardedDataParallel"):
     model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params="original" in kind)
 elif kind == "fully_shard":
     fully_shard(model, mesh=mesh)
-else:  # one weight of two
+else:  # one of two weights
     model.weight = nn.Parameter(distribute_tensor(model.weight.detach(), mesh, [Shard(0)]))
 optimizer = SGD(model.parameters(), lr=0.1)
 try:
     LearnedLR(optimizer, folder + "/relative.safetensors", total_steps=5)
 except ValueError as error:
     print(error)
-lr = LearnedLR(optimizer, "universal", total_steps=5, num_classes=3)  # what the error says to do
+lr = LearnedLR(optimizer, "universal", total_steps=5, num_classes=3)  # as the error suggests
 lr.step(1.1)
 print(lr.get_last_lr()[0] > 0, flush=True)
-os._exit(0)  # gloo's threads may abort an ordinary exit
+os._exit(0)  # gloo's threads can abort a normal exit
 """
 
 

@@ -1,4 +1,4 @@
-"""Loops in the wrong order are told so once; loops in the right one never."""
+"""Loops in the wrong order get one warning. Loops in the right order get none."""
 
 import copy
 import gc
@@ -21,7 +21,7 @@ BETWEEN = (
 
 
 class OwnSteps(SGD):
-    """A subclass whose step calls its parent's, which has hooks too."""
+    """A subclass whose step calls its parent's. Both have hooks."""
 
     def step(self, closure=None):
         return super().step(closure)
@@ -74,7 +74,7 @@ def test_an_order_that_is_trusted_is_quiet_for_copies_too(paper, task):
 
 @pytest.mark.parametrize("kind", [SGD, Adam, OwnSteps])
 def test_the_right_order_is_quiet(paper, task, kind):
-    SGD(task.model.parameters())  # so that OwnSteps' parent has hooks as well
+    SGD(task.model.parameters())  # gives OwnSteps' parent hooks as well
     train(task, *make(paper, task, kind), range(5))
 
 
@@ -85,7 +85,7 @@ def test_micro_batches_closures_and_skipped_steps_are_quiet(paper, task):
         if step % 2:
             lr.step()
             optimizer.step()
-            lr.step()  # as frameworks do, without a loss
+            lr.step()  # frameworks call it without a loss
     for step in range(6):  # a GradScaler that skips
         lr.step(task.backward(step, optimizer))
         if step % 2:
@@ -114,7 +114,7 @@ def test_a_resumed_run_is_quiet(paper, task, order):
     train(task, optimizer, lr, range(2))
     saved = [optimizer.state_dict(), lr.state_dict()]
     optimizer, lr = make(paper, task)
-    optimizer.step()  # whatever was done to it before
+    optimizer.step()  # steps before a state is loaded do not count
     pair = list(zip((optimizer, lr), saved, strict=True))
     for thing, state in pair if order == "optimizer first" else reversed(pair):
         thing.load_state_dict(state)
@@ -126,8 +126,8 @@ def test_a_step_that_only_creates_the_optimizers_state_does_not_count(paper, tas
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
     optimizer, lr = make(paper, task, Adam, lr=rate)
-    with warnings.catch_warnings(action="ignore"):  # torch's own
-        get_optimizer_state_dict(task.model, optimizer)  # steps at an LR of 0
+    with warnings.catch_warnings(action="ignore"):  # torch's own warnings
+        get_optimizer_state_dict(task.model, optimizer)  # it steps at an LR of 0
     assert optimizer.state
     train(task, optimizer, lr, range(2))
 
@@ -138,7 +138,7 @@ def test_copies_watch_their_own_optimizer(paper, task, copied):
     train(task, optimizer, lr, range(2))
     twin = copied(lr)
     optimizer.step()
-    optimizer.step()  # of the first one
+    optimizer.step()  # a step of the first optimizer
     twin.step(1.0)
     for _ in range(3):
         twin.optimizer.step()
@@ -181,7 +181,7 @@ def test_an_optimizer_without_hooks_is_taken_as_it_is(paper, task):
                 for parameter in group["params"]:
                     parameter.data.sub_(parameter.grad, alpha=group["lr"])
 
-    Bare.step.hooked = True  # torch wraps it no more
+    Bare.step.hooked = True  # torch no longer wraps it
     optimizer, lr = make(paper, task, Bare)
     for step in range(3):
         loss = task.backward(step, optimizer)
@@ -199,9 +199,7 @@ def meta_trainer(task, total_steps):
 @pytest.mark.parametrize("leftover", ["before", "after"])
 def test_a_leftover_step_beside_meta_training_is_told_once(task, leftover):
     optimizer, meta = meta_trainer(task, 9)
-    match = (
-        r"took 2 steps since the last MetaTrainer.step\(loss\), which takes one itself: leave optimizer.step\(\) out"
-    )
+    match = r"took 2 steps since the last MetaTrainer.step\(loss\), which takes one itself: remove optimizer.step\(\)"
     with pytest.warns(UserWarning, match=match) as told:
         for step in range(5):
             loss = task.backward(step, optimizer)

@@ -1,4 +1,4 @@
-"""Sharing: the real client of the Hub, over real HTTP, against a small server in this process."""
+"""The Hub: its real client, over real HTTP, against a small server in this process."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ CARD = Card(
 
 
 class Hub(ThreadingHTTPServer):
-    """Repositories in memory: every commit of each, with all files. Uploads come inside commits; the Hub itself has a store."""
+    """Repositories in memory: every commit with all its files. Unlike on the real Hub, files are uploaded inside commits."""
 
     daemon_threads = True
 
@@ -51,7 +51,7 @@ class Hub(ThreadingHTTPServer):
 
 
 class Answer(BaseHTTPRequestHandler):
-    """The few questions of the client that a push and a download ask."""
+    """The few requests that the client makes for a push and a download."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -266,7 +266,7 @@ def test_the_model_card_says_what_the_card_holds(mine):
         "- digits:",
         "  - accuracy: 97.5",
         "- patches: 0.72",
-        "- It was learned from losses between 0.01 and 2.5; far outside it warns.",
+        "- It was learned from losses between 0.01 and 2.5. Far outside, it warns.",
         "- It was learned on trainings of 300 steps.",
     ):
         assert line in text.splitlines()
@@ -290,7 +290,7 @@ def test_the_model_card_of_a_bare_schedule_claims_nothing():
     assert "The card records no results." in text
     assert "| learned on | nothing: untrained |" in text
     assert "- It is untrained: its LRs mean nothing yet." in text
-    assert "total_steps=..., num_classes=...)" in text  # this range needs them
+    assert "total_steps=..., num_classes=...)" in text  # gamma needs num_classes
     assert "| optimizer |" not in text
     assert "| horizon |" not in text
 

@@ -113,7 +113,7 @@ def test_a_newer_format_asks_for_an_upgrade(saved):
 
 def test_a_file_far_too_large_is_not_read(saved, monkeypatch):
     monkeypatch.setattr(storage, "LARGEST_FILE", 100)
-    with pytest.raises(ScheduleError, match="a schedule at most 100"):
+    with pytest.raises(ScheduleError, match="a schedule has at most 100"):
         Schedule.load(saved)
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_save_leaves_the_old_file(saved, monkeypatch):
 def test_a_header_of_any_length_is_not_taken_for_a_pickle(tmp_path):
     net = LSTMNet(2)
     lengths = set()
-    for extra in range(0, 260, 4):  # the length's first byte runs through the pickle's mark
+    for extra in range(0, 260, 4):  # the first byte of the length also takes the value that marks a pickle
         path = tmp_path / f"{extra}.safetensors"
         Schedule(net, Card(name="x" * extra)).save(path)
         lengths.add(path.read_bytes()[0])

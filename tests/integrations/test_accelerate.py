@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate itself, on the CPU: one LR an optimizer step, whatever it does to loops and optimizers."""
+"""Hugging Face Accelerate on the CPU: one LR per optimizer step, however it wraps loops and optimizers."""
 
 import importlib
 import math
@@ -24,14 +24,14 @@ BATCH, CLASSES = 4, 5
 
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
-    """Accelerate keeps its state for the whole process."""
+    """Reset Accelerate's state, which is global to the process."""
     forget()
     yield
     forget()
 
 
 def make_schedule():
-    """Knows the schedule, and the LR depends on the loss as much as in a learned one: 10 % of a loss are 4 % of an LR."""
+    """A schedule whose LR depends on loss and progress, as a learned one's: 10 % more loss changes it by 4 %."""
     torch.manual_seed(1)
     net = LSTMNet(**KNOWS_HORIZON)
     for parameter in net.parameters():
@@ -69,7 +69,7 @@ def weights(net):
 
 
 def plain_loop(schedule, batches, window, total_steps):
-    """The same training without Accelerate: the LR of the mean loss of every `window` batches, its gradients their mean."""
+    """The same training without Accelerate: loss and gradients are means over every `window` batches."""
     net = model()
     optimizer = heavy_ball(net)
     lr = LearnedLR(optimizer, schedule, total_steps=total_steps, num_classes=CLASSES)
@@ -95,7 +95,7 @@ def lrs_for(lr, losses):
 
 
 class Training:
-    """A training as Accelerate's guide writes it, stopped and resumed where a test wants."""
+    """A training written as in Accelerate's guide, stopped and resumed where a test wants."""
 
     def __init__(self, schedule, *, batches=8, build="after", lr=0.1, total_steps=8, scaler=None, **settings):
         self.accelerator = Accelerator(**{"cpu": True, **settings})
@@ -188,7 +188,7 @@ def test_bf16_reads_the_loss_it_has(schedule):
     training = Training(schedule, mixed_precision="bf16").run()
     _, lrs = plain_loop(schedule, 8, 1, 8)
     assert training.used == pytest.approx(lrs, rel=0.05)
-    assert training.used != pytest.approx(lrs, rel=1e-9)  # bf16 was on
+    assert training.used != pytest.approx(lrs, rel=1e-9)  # bf16 was really on
 
 
 def test_a_relative_range_needs_gradients_that_are_not_scaled():
@@ -198,7 +198,7 @@ def test_a_relative_range_needs_gradients_that_are_not_scaled():
 
 
 def test_a_loss_whose_step_the_scaler_skips_is_read_like_any_other(schedule):
-    """A real GradScaler and one gradient that is not finite, in the third of eight batches."""
+    """A real GradScaler, and a gradient that is not finite in the third of eight batches."""
     training = Training(schedule, scaler=torch.amp.GradScaler("cpu"))
     training.run(batches=2)
     before = weights(training.net).clone()
@@ -216,7 +216,7 @@ def test_a_loss_whose_step_the_scaler_skips_is_read_like_any_other(schedule):
 def test_an_optimizer_that_steps_inside_backward_is_refused(schedule, monkeypatch):
     accelerator = Accelerator(cpu=True)
     monkeypatch.setitem(accelerator.state.__dict__, "distributed_type", DistributedType.DEEPSPEED)
-    with pytest.raises(ValueError, match=r"got DEEPSPEED, which takes it inside accelerator.backward"):
+    with pytest.raises(ValueError, match=r"got DEEPSPEED, which steps inside accelerator.backward"):
         AcceleratedLR(accelerator, heavy_ball(model()), schedule, total_steps=8)
 
 
@@ -284,13 +284,13 @@ train("split", "plain", batch=2 * BATCH, split_batches=True)
 train("dispatched", "integration", dispatch_batches=True)
 torch.save(found, f"{folder}/found{os.environ['RANK']}.pt")
 torch.distributed.barrier()
-os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
+os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
 """
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    """Several trainings of two processes over gloo, in one launch."""
+    """Several trainings in two processes over gloo, in one launch."""
     folder = tmp_path_factory.mktemp("two")
     schedule = make_schedule()
     schedule.save(folder / "s.safetensors")

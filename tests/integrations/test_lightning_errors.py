@@ -1,4 +1,4 @@
-"""What the Lightning callbacks of LearnedLR refuse, and what they tell."""
+"""What the Lightning callbacks of LearnedLR refuse, and what they warn about."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_a_relative_range_needs_gradients_as_they_are_used(options, message):
         (Configured, ["own"], r"no LR scheduler with LearnedLRCallback, got LearnedLR.*LossFeed\(\) instead"),
         (WithCosine, ["feed"], "one LearnedLR as its scheduler, got CosineAnnealingLR"),
         (Module, ["feed"], "one LearnedLR as its scheduler, got none"),
-        (TwoOptimizers, ["own"], "one optimizer for LearnedLRCallback, got 2: for several, give each"),
+        (TwoOptimizers, ["own"], "one optimizer for LearnedLRCallback, got 2: for several, leave this callback out"),
         (TwoOptimizers, ["feed"], "one optimizer for LossFeed, got 2"),
         (lambda: Module(lambda net: torch.optim.LBFGS(net.parameters())), ["own"], "got LBFGS"),
         (Module, ["own", "feed"], "only one callback can set the LR, got LearnedLRCallback and LossFeed"),

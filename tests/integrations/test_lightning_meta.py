@@ -36,7 +36,7 @@ from mlrsnet.integrations.lightning import LearnedLRCallback, MetaTrainCallback
 
 
 def fused(net):
-    """It unscales gradients, and leaves out steps, itself."""
+    """An optimizer that unscales gradients and skips steps itself."""
     return AdamW(net.parameters(), lr=0.1, fused=True)
 
 
@@ -186,7 +186,7 @@ def test_meta_training_under_a_grad_scaler_skips_what_it_skips(make):
 
 
 class Keeps(Module):
-    """One optimizer for all trainings."""
+    """A module that uses one optimizer for all trainings."""
 
     optimizer, broken = None, False
 
@@ -212,8 +212,8 @@ def test_an_optimizer_steps_as_before_after_meta_training():
     ("arguments", "error", "message"),
     [
         ({"val_loss": None}, TypeError, "val_loss must be a function"),
-        ({"val_dataloader": 3}, TypeError, "val_dataloader must give its batches again and again, got 3"),
-        ({"val_dataloader": iter([1])}, TypeError, "val_dataloader must give its batches again"),
+        ({"val_dataloader": 3}, TypeError, "val_dataloader must be iterable more than once, got 3"),
+        ({"val_dataloader": iter([1])}, TypeError, "val_dataloader must be iterable more than once"),
         ({"every": 0}, ValueError, "every must be a whole number"),
         ({"num_classes": None}, ValueError, "num_classes must be given"),
         ({"scaler": None}, TypeError, "scaler"),
@@ -275,7 +275,7 @@ rank = torch.distributed.get_rank()
 torch.save(found, folder / f"rank{rank}.pt")
 torch.distributed.barrier()
 sys.stdout.flush()
-os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
+os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
 """
 
 
@@ -297,6 +297,6 @@ def test_two_processes_have_one_lr_and_learn_one_network(paper, tmp_path):
         assert torch.equal(used, second[kind][0])
         assert torch.equal(trained, second[kind][1])
     assert torch.equal(first["meta"][3], second["meta"][3])
-    _, used, meta = meta_by_hand(epochs=2)  # halves of equal size: the mean gradient is that of the whole batch
+    _, used, meta = meta_by_hand(epochs=2)  # equal halves: their mean gradient is the whole batch's
     torch.testing.assert_close(first["meta"][0], torch.tensor(used, dtype=torch.float64), rtol=1e-4, atol=0)
     torch.testing.assert_close(first["meta"][3], weights(meta.net), rtol=0, atol=1e-5)

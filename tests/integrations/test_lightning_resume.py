@@ -1,4 +1,4 @@
-"""Lightning's checkpoints and horizons: what LearnedLR goes on from, and how far."""
+"""Lightning's checkpoints and horizons: where LearnedLR continues, and for how long."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ class Endless(Batches):
 @pytest.mark.parametrize("kind", [own_callback, feed_callback])
 @pytest.mark.parametrize("batch", [6, 9])  # at the end of an epoch, and in the middle of one
 def test_a_resumed_training_goes_on_bit_for_bit(paper, tmp_path, kind, batch):
-    # estimated_stepping_batches in configure_optimizers starts the data before Lightning restores its place
+    # Reading estimated_stepping_batches in configure_optimizers would start the data before Lightning restores its place.
     new = Module if kind is own_callback else lambda: Configured(paper, total_steps=21)
     whole, path = new(), tmp_path / "middle.ckpt"
     fit(whole, [kind(paper), SaveAt(path, batch)])
@@ -45,7 +45,7 @@ def test_a_checkpoint_in_the_middle_of_a_window_keeps_the_losses_seen(paper, tmp
     fit(whole, [own_callback(paper), SaveAt(path, 8)], accumulate_grad_batches=4)
     resumed = Module()
     fit(resumed, [own_callback(paper)], ckpt_path=path, accumulate_grad_batches=4)
-    assert resumed.used[0] == whole.used[2]  # Lightning loses the gradients, so later weights differ
+    assert resumed.used[0] == whole.used[2]  # Lightning does not save gradients, so later weights differ
 
 
 def test_a_longer_training_moves_the_horizon_and_says_so(horizon, tmp_path):
@@ -55,7 +55,7 @@ def test_a_longer_training_moves_the_horizon_and_says_so(horizon, tmp_path):
     with pytest.warns(UserWarning, match="longer, from 21 to 35 steps"):
         fit(resumed, [callback], ckpt_path=path, max_epochs=5)
     assert (callback.lr.total_steps, callback.lr.last_epoch, len(resumed.used)) == (35, 35, 14)
-    assert resumed.used[0] > resumed.used[-1]  # an annealed schedule at its end would stay there
+    assert resumed.used[0] > resumed.used[-1]  # with the old horizon, the annealed LR would stay at its end
 
 
 def test_a_horizon_never_shrinks_in_silence(horizon, tmp_path):
@@ -71,7 +71,7 @@ def test_a_checkpoint_from_before_the_callback_starts_a_schedule_for_the_rest(ho
     path = tmp_path / "plain.ckpt"
     fit(Module(), [SaveAt(path, 6)])
     module, callback = Module(), own_callback(horizon)
-    with pytest.warns(UserWarning, match="goes on at step 7 from a checkpoint without a state of LearnedLRCallback"):
+    with pytest.warns(UserWarning, match="continues at step 7 from a checkpoint without a state of LearnedLRCallback"):
         fit(module, [callback], ckpt_path=path)
     assert callback.lr.total_steps == callback.lr.last_epoch == len(module.used) == 14
 

@@ -1,4 +1,4 @@
-"""A real Trainer and tiny transformers built from a config, on the CPU; run as a script, it is one rank of two."""
+"""A real Trainer and tiny transformers built from a config, on the CPU. Run as a script, this file is one rank of two."""
 
 import importlib
 import inspect
@@ -29,7 +29,7 @@ IGNORES_THE_COUNT = pytest.mark.filterwarnings("ignore:the loss ignores num_item
 
 
 def classifier(dropout=0.0, **attributes):
-    """BERT's own mean loss, though it takes keyword arguments; `accepts_loss_kwargs=False` says that it does not."""
+    """BERT with its own mean loss, although it takes keyword arguments. `accepts_loss_kwargs=False` says that it does not."""
     dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = transformers.BertConfig(**TINY, **dropouts, intermediate_size=16, num_labels=CLASSES)
     torch.manual_seed(0)
@@ -48,19 +48,21 @@ def writer(dropout=0.0):
 
 
 def labelled(count=28):
-    """Sequences with a class, that of their first word."""
+    """Sequences with a class: their first word decides it."""
     inputs = torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(1))
     mask = torch.ones(LENGTH, dtype=torch.long)
     return [{"input_ids": x, "attention_mask": mask, "labels": x[0] % CLASSES} for x in inputs]
 
 
 def texts(count=28):
-    """Sequences of which very different parts count, so that a mean over tokens is no mean of means."""
+    """Sequences with very different numbers of labels, so the mean over tokens is not the mean of means."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randint(WORDS, (count, LENGTH), generator=generator)
     labels = inputs.clone()
     for row in range(count):
-        labels[row, : int(torch.randint(1, LENGTH - 1, (), generator=generator))] = -100  # nothing predicts the first
+        labels[
+            row, : int(torch.randint(1, LENGTH - 1, (), generator=generator))
+        ] = -100  # no token predicts the first one
     return [{"input_ids": x, "labels": y} for x, y in zip(inputs, labels, strict=True)]
 
 
@@ -88,7 +90,7 @@ def mean_of_its_own(outputs, labels, num_items_in_batch=None):
 
 
 class ByHand(TrainerCallback):
-    """Every batch's sum of losses and their number, computed again from what the model was shown since the last step."""
+    """Sum and number of each batch's losses, recomputed from the inputs that the model got since the last step."""
 
     def __init__(self, losses, examples):
         self.losses, self.shown, self.totals = losses, [], []
@@ -110,7 +112,7 @@ class ByHand(TrainerCallback):
 
 
 class Watch(TrainerCallback):
-    """The LR that the optimizer has in its groups when it steps, and the losses that the schedule was given."""
+    """The LR in the optimizer's groups at each step, and the losses that the schedule was given."""
 
     def __init__(self):
         self.lrs, self.losses = [], []
@@ -155,7 +157,7 @@ def alone(model, arguments, schedule, data, total_steps=None, **options):
 
 
 def brought(model, arguments, schedule, data, total_steps=None, lr=5e-5, **options):
-    """A LearnedLR of the user's own, and the callback."""
+    """The user's own LearnedLR, and the callback."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
     lr = LearnedLR(optimizer, schedule, total_steps=total_steps, num_classes=CLASSES)
     callbacks = [LearnedLRCallback(), *options.pop("callbacks", [])]
@@ -183,7 +185,9 @@ KINDS = {
     "own loss": (writer, texts, word_losses, {}, {"compute_loss_func": sum_over_count}),
     "own mean loss": (classifier, labelled, class_losses, {}, {"compute_loss_func": mean_of_its_own}),
 }
-if "num_items_in_batch" in inspect.signature(LabelSmoother.__call__).parameters:  # before 5.16, a mean of means
+if (
+    "num_items_in_batch" in inspect.signature(LabelSmoother.__call__).parameters
+):  # before 5.16 it returned a mean of means
     KINDS["label smoothing"] = (writer, texts, smooth_word_losses, {"label_smoothing_factor": 0.1}, {})
 
 
@@ -218,7 +222,7 @@ def test_a_loss_that_ignores_the_trainers_count_is_told_with_what_to_do(horizon,
 
 def test_a_loss_that_says_how_it_is_scaled_is_believed(horizon, tmp_path):
     class MeanTrainer(Trainer):
-        loss_is_scaled_for_ga = False  # of transformers 5.22; before, nobody reads it
+        loss_is_scaled_for_ga = False  # read by transformers 5.22 and later
 
     data, watch, arguments = labelled(), Watch(), settings(tmp_path, gradient_accumulation_steps=3)
     if not hasattr(Trainer, "loss_is_scaled_for_ga"):
@@ -243,7 +247,7 @@ def test_the_lr_in_the_logs_is_the_one_the_optimizer_used(horizon, tmp_path, mak
 @IGNORES_THE_COUNT
 @pytest.mark.parametrize("make", [writer, classifier])
 def test_nothing_but_the_lr_changes(horizon, tmp_path, make):
-    """With dropout, accumulation and clipping: an LR held at 0.01 gives the weights of a constant schedule."""
+    """With dropout, accumulation and clipping, an LR fixed at 0.01 gives the weights of a constant schedule."""
     data = texts() if make is writer else labelled()
     arguments = {"gradient_accumulation_steps": 2, "max_grad_norm": 0.5}
     held = LearnedLRCallback(horizon, num_classes=CLASSES, min_lr=0.01, max_lr=0.01)
@@ -281,7 +285,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(horizon, tmp_path, make, accumul
     assert (state["last_epoch"], state["total_steps"]) == (4, steps)
 
 
-@pytest.mark.filterwarnings("ignore:the saved run had total_steps:UserWarning")  # the Trainer hides it from users
+@pytest.mark.filterwarnings(
+    "ignore:the saved run had total_steps:UserWarning"
+)  # the Trainer hides this warning from users
 def test_a_run_resumed_with_more_steps_goes_on_to_the_new_horizon(horizon, tmp_path):
     first = alone(classifier(), settings(tmp_path, max_steps=4, save_strategy="steps"), horizon, labelled())
     first.train()
@@ -317,7 +323,7 @@ def test_every_training_starts_a_new_schedule(horizon, tmp_path):
 
 
 def test_a_tiny_transformer_learns(horizon, tmp_path):
-    """Fine-tuned on one sentence, it knows it by heart."""
+    """Fine-tune on one sentence until the model knows it by heart."""
     data = [{"input_ids": torch.arange(LENGTH), "labels": torch.arange(LENGTH)}] * 16
     trainer = Trainer(
         writer(),
@@ -433,7 +439,7 @@ def test_combinations_that_cannot_be_meant_are_refused(horizon, tmp_path):
 
 def test_a_horizon_that_is_not_the_trainers_is_told(horizon, tmp_path):
     trainer = brought(classifier(), settings(tmp_path, max_steps=3), horizon, labelled(), 30)
-    with pytest.warns(UserWarning, match="the Trainer takes, 3, got 30 .* total_steps=3"):
+    with pytest.warns(UserWarning, match="should be 3, the steps that the Trainer takes, got 30 .* total_steps=3"):
         trainer.train()
 
 
@@ -447,7 +453,7 @@ def test_a_checkpoint_of_another_schedule_is_refused(horizon, paper, tmp_path):
 def test_a_trainer_whose_loss_is_not_seen_is_refused(horizon, tmp_path):
     trainer = alone(classifier(), settings(tmp_path), horizon, labelled())
     del trainer.training_step
-    with pytest.raises(RuntimeError, match=r"keep trainer\.training_step as it was"):
+    with pytest.raises(RuntimeError, match=r"do not replace trainer\.training_step"):
         trainer.train()
 
 
@@ -467,7 +473,7 @@ RANKED = {
 
 
 def train_on_a_rank(folder):
-    """What each of two processes does; leaves its LRs, its losses by hand and its weights."""
+    """What each of the two processes does. It saves its LRs, its losses computed by hand, and its weights."""
     found = {}
     for kind, (make, examples, losses, arguments) in RANKED.items():
         data = examples(32)
@@ -480,7 +486,7 @@ def train_on_a_rank(folder):
         found[kind] = {"lrs": [lrs[0] for lrs in watch.lrs], "totals": hand.totals, "weights": weights}
     torch.save(found, folder / f"rank{os.environ['RANK']}.pt")
     torch.distributed.barrier()
-    os._exit(0)  # the result is on disk; gloo's threads may abort an ordinary exit
+    os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
 
 
 def test_two_processes_use_the_lr_of_the_mean_loss_of_both(horizon, tmp_path):

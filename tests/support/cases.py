@@ -1,4 +1,4 @@
-"""Schedules, optimizers and a tiny task that the contract tests share."""
+"""Schedules, optimizers and a tiny task for the contract tests."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 
 
 class Task:
-    """A linear classifier on random data; `loss(batch)` is differentiable, batches repeat from a seed."""
+    """A small classifier on random data. The same seed gives the same batches."""
 
     def __init__(self, seed: int = 0, classes: int = 5) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -59,7 +59,7 @@ class Task:
 
 
 def weight_with_gradient(device: str = "cpu") -> nn.Parameter:
-    """As backward() leaves it: a relative range has something to measure."""
+    """A weight as backward() leaves it, so that a relative range can measure it."""
     weight = nn.Parameter(torch.ones(1, device=device))
     weight.grad = torch.ones_like(weight)
     return weight

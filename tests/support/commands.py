@@ -1,4 +1,4 @@
-"""The command line as a user has it: words in, exit code and what is printed out."""
+"""The command line as a user sees it: words in, exit code and output out."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(capsys, *words):
 
 
 def complaint(capsys, *words, code=2):
-    """What a command that must fail says: one line, and no traceback."""
+    """The error of a command that must fail: one line, no traceback."""
     found, _, err = run(capsys, *words)
     assert found == code, err
     assert err.startswith("mlrsnet")
@@ -34,7 +34,7 @@ def complaint(capsys, *words, code=2):
 
 @pytest.fixture
 def own_folder(tmp_path, monkeypatch):
-    """A new folder to work in, with nothing of the user's."""
+    """A new working folder, without any of the user's files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLRSNET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MLRSNET_DATA", str(tmp_path / "data"))
@@ -42,7 +42,7 @@ def own_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """A user's own .npz, with as many changes as a test wants."""
+    """A function that writes a user's .npz file. Its arguments replace arrays; None removes one."""
 
     def write(**changes):
         random = np.random.default_rng(0)
@@ -109,5 +109,5 @@ def status(folder):
 
 
 def everything_below(folder):
-    """Every file and its bytes: what must not change."""
+    """Every file and its bytes, to check that nothing changed."""
     return {path: path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}

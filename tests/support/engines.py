@@ -1,4 +1,4 @@
-"""LearnedLR's two engines, on the host and on a device, and the LRs that they give."""
+"""LearnedLR's two engines, on the host and on a device, and the LRs they give."""
 
 import pytest
 import torch
@@ -21,5 +21,5 @@ def lrs_for(lr, losses):
 
 @pytest.fixture(params=["float", "tensor"])
 def kind(request):
-    """Both engines."""
+    """Each engine: a float LR selects the host, a tensor LR the device."""
     return (lambda lr=0.1: lr) if request.param == "float" else (lambda lr=0.1: torch.tensor(lr))

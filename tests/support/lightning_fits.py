@@ -1,4 +1,4 @@
-"""Small Lightning trainings, the same loops written by hand, and modules that users write."""
+"""Small Lightning trainings, the same loops written by hand, and typical modules."""
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -20,7 +20,7 @@ QUIET = {
 
 
 class Batches:
-    """The same few batches in every epoch; in the middle of one, its place is part of a checkpoint."""
+    """The same few batches in every epoch. A checkpoint in the middle of an epoch saves the position."""
 
     def __init__(self, number=7, seed=0, nan_at=None):
         generator = torch.Generator().manual_seed(seed)
@@ -67,13 +67,13 @@ def new_net(seed=0):
 
 
 def record(optimizer, used):
-    """Write down the LRs that the optimizer really steps with."""
+    """Record the LRs that the optimizer really steps with."""
     optimizer.register_step_post_hook(lambda o, *_: used.append([float(g["lr"]) for g in o.param_groups]))
     return optimizer
 
 
 class Module(LightningModule):
-    """What a user writes; `used` holds the LRs of all optimizer steps."""
+    """A typical module. `used` holds the LRs of all optimizer steps."""
 
     def __init__(self, make=momentum, seed=0):
         super().__init__()
@@ -105,7 +105,7 @@ def assert_same(module, net, used):
 
 
 def by_hand(schedule, make=momentum, data=None, epochs=3, accumulate=1, clip=None, autocast=False, **options):
-    """The loop without Lightning; the last window of an epoch may be short, and Lightning divides it all the same."""
+    """The loop without Lightning. Like Lightning, it divides by `accumulate` even if an epoch's last window is shorter."""
     net, data, used = new_net(), data or Batches(), []
     optimizer = record(make(net), used)
     steps = epochs * -(-len(data) // accumulate)
@@ -137,7 +137,7 @@ def scaled_by_hand(take, net, optimizer, scaler, data, epochs):
 
 
 def grad_scaler():
-    """One that starts too high: the first steps overflow."""
+    """A scaler that starts too high, so the first steps overflow."""
     return torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=5)
 
 
@@ -147,7 +147,7 @@ class Skips(Module):
 
 
 class SaveAt(Callback):
-    """A checkpoint at the end of a batch, counted from the start of training."""
+    """Saves a checkpoint at the end of a batch, counted from the start of training."""
 
     def __init__(self, path, batch):
         self.path, self.batch = path, batch
@@ -166,7 +166,7 @@ def own_callback(schedule):
 
 
 class Configured(Module):
-    """LearnedLR as the module's own scheduler."""
+    """A module that returns LearnedLR as its scheduler."""
 
     def __init__(self, schedule, total_steps=None):
         super().__init__()
@@ -180,7 +180,7 @@ class Configured(Module):
 
 
 class TwoOptimizers(Module):
-    """Manual optimization, an optimizer for each layer."""
+    """Manual optimization with one optimizer per layer."""
 
     def __init__(self, schedule=None):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A small model, its data and its optimizer, with a MetaTrainer."""
+"""A small model with data, an optimizer and a MetaTrainer."""
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ def batch_loss(model, data, index):
 
 
 class Setting:
-    """A model, its optimizer with two groups of different LR, and a MetaTrainer."""
+    """A model, an optimizer with two groups of different LRs, and a MetaTrainer."""
 
     def __init__(self, make_optimizer, batch_norm=True, dtype=torch.float64, lrs=(0.1, 0.025), **options):
         self.model, self.data = make_model(batch_norm, dtype), make_data(dtype)

@@ -1,4 +1,4 @@
-"""Every method of mlrsnet.baselines by name, and small problems to try them on."""
+"""Every method of mlrsnet.baselines by name, and small problems for them."""
 
 import copy
 
@@ -29,7 +29,7 @@ def backward(*parameters, loss=quadratic):
 
 
 def advance(optimizer, *parameters, loss=quadratic):
-    """One step of whichever method; RTHO validates on another quadratic."""
+    """One step of any method. RTHO validates on another quadratic."""
     if isinstance(optimizer, RTHO):
         train, val = (lambda: sum(loss(w) for w in parameters)), (lambda: sum(validation(w) for w in parameters))
         return optimizer.step(train, val)
@@ -65,7 +65,7 @@ def make(request):
 
 
 class Small:
-    """A network on fixed batches in float64, to be trained again and again from the same weights."""
+    """A network in float64 on fixed batches, which can be trained repeatedly from the same weights."""
 
     def __init__(self, kind="mlp"):
         generator = torch.Generator().manual_seed(3)
@@ -105,7 +105,7 @@ class Recurrent(nn.Module):
 
 
 class Summed(nn.Module):
-    """Two weights that enter as their sum: the gradients of both are one tensor."""
+    """Uses two weights only as their sum, so both gradients are one tensor."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files and folders of pictures that the tests of tasks read."""
+"""Files and folders of pictures for the tests of tasks."""
 
 import numpy as np
 from PIL import Image
@@ -7,7 +7,7 @@ PARTS = ("train", "val", "test")
 
 
 def write(path, train=60, test=20, classes=10, shape=(4, 4, 3), **changes):
-    """A file whose first pixel tells which picture it is; `changes` replace arrays, None takes one out."""
+    """A file in which a picture's first pixel identifies it. `changes` replace arrays; None removes one."""
     random = np.random.default_rng(0)
     arrays = {}
     for part, count, first in (("train", train, 0), ("test", test, train)):

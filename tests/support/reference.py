@@ -1,4 +1,4 @@
-"""Slow, plain transcriptions of the paper's equations, for parity tests. No mlrsnet code is used."""
+"""The paper's equations, slow and plain, for parity tests. No mlrsnet code is used."""
 
 import math
 
@@ -18,7 +18,7 @@ def relu(vector: list[float]) -> list[float]:
 
 
 def cell(w: dict[str, list], x: list[float], h: list[float], c: list[float], layout: str) -> tuple[list, list]:
-    """Appendix B, line by line; the authors' layouts differ in gate order and, when meta-training, in the forget gate."""
+    """Appendix B, line by line. The authors' layouts differ in gate order; their meta-train one also in the forget gate."""
     size = len(h)
     i2h = affine(w["i2h.2.weight"], w["i2h.2.bias"], relu(affine(w["i2h.0.weight"], w["i2h.0.bias"], x)))
     h2h = affine(w["h2h.2.weight"], w["h2h.2.bias"], relu(affine(w["h2h.0.weight"], w["h2h.0.bias"], h)))

@@ -1,4 +1,4 @@
-"""Algorithm 1 line by line, with autograd through the look-ahead: slow, plain, and without mlrsnet's meta-training code."""
+"""Algorithm 1 line by line, with autograd through the look-ahead. It uses none of mlrsnet's meta-training code."""
 
 import math
 
@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 
 def direction(optimizer, group, parameter):
-    """d of w_new = w - alpha d, written out from each optimizer's definition and its state before the step."""
+    """d in w_new = w - alpha d, from each optimizer's definition and its state before the step."""
     g, w, state = parameter.grad, parameter.detach(), optimizer.state.get(parameter, {})
     decay, kind = group["weight_decay"], type(optimizer).__name__
     if kind != "AdamW":
@@ -32,7 +32,7 @@ def direction(optimizer, group, parameter):
 
 
 def hypergradient(model, optimizer, ratios, alpha, val_loss):
-    """d L_val(w - alpha d) / d alpha through a look-ahead model built with torch.func; buffers are copies."""
+    """d L_val(w - alpha d) / d alpha, through a look-ahead model built with torch.func. Buffers are copied."""
     alpha = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
     names = {parameter: name for name, parameter in model.named_parameters()}
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -47,7 +47,7 @@ def hypergradient(model, optimizer, ratios, alpha, val_loss):
 
 
 class Algorithm1:
-    """Plain SGD, one group; w and phi as dictionaries; Adam for phi written out."""
+    """Plain SGD with one group. w and phi are dictionaries, and Adam for phi is written out."""
 
     def __init__(self, model, net, train_loss, val_loss, every, classes, eta=1e-3, decay=1e-4):
         self.model, self.net, self.train_loss, self.val_loss = model, net, train_loss, val_loss

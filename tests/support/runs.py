@@ -1,4 +1,4 @@
-"""Small runs for the tests of the training loop, and watchers that stop them or take notes."""
+"""Small runs for tests of the training loop, and watchers that stop them or record events."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.watch import Watcher
 
 CPU = torch.device("cpu")
-PER_EPOCH = 61  # steps: watchers are told at step 64, the third of the second epoch
+PER_EPOCH = 61  # steps; watchers are first called at step 64, the third of the second epoch
 TINY = {
     "task_options": {"classes": [0, 1]},
     "model": "mlp",
@@ -41,7 +41,7 @@ def schedule_file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):
-    """A root with a small text where Penn Treebank would be."""
+    """A data folder with a small text in place of Penn Treebank."""
     root = tmp_path_factory.mktemp("data")
     (root / "ptb").mkdir()
     for name, times in (("train", 60), ("valid", 12), ("test", 15)):
@@ -71,7 +71,7 @@ class Stop(Watcher):
 
 
 class StopAtEnd(Stop):
-    """Presses Ctrl-C while an epoch is evaluated."""
+    """Presses Ctrl-C while an epoch is being evaluated."""
 
     def __init__(self, epoch):
         super().__init__()
@@ -86,7 +86,7 @@ class StopAtEnd(Stop):
 
 
 class Notes(Watcher):
-    """Writes down what it hears."""
+    """Records every event."""
 
     def __init__(self):
         self.heard, self.losses, self.lrs = [], [], []
@@ -108,7 +108,7 @@ def checkpoint_step(folder):
 
 
 def stop_and_resume(spec, folder, **options):
-    """Ctrl-C in the middle of an epoch, then again to the end."""
+    """Stop a run with Ctrl-C in the middle of an epoch, then resume it to the end."""
     with pytest.raises(KeyboardInterrupt):
         run(spec, folder, watchers=[Stop()], **options)
     stopped = records.read(folder)
@@ -119,7 +119,7 @@ def stop_and_resume(spec, folder, **options):
 
 def assert_same(one, other):
     one, other = (record if isinstance(record, dict) else record.comparable() for record in (one, other))
-    for key in ("epochs", "trace", "record"):  # the smaller ones first, for a message that can be read
+    for key in ("epochs", "trace", "record"):  # small ones first, for readable messages
         assert one[key] == other[key]
 
 

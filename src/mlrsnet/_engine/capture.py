@@ -1,4 +1,4 @@
-"""Training steps in CUDA graphs: one launch a step, whatever the host's speed."""
+"""Training steps in CUDA graphs: one launch per step, so a slow host does not matter."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,14 +8,13 @@ import torch
 T = TypeVar("T")
 
 WARM_UP = 3
-"""Steps taken eagerly before one is captured: what allocates or tunes at the first time has done so."""
+"""Eager steps before a capture, so that first-time allocation and tuning are over."""
 
 
 def captured(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-    """A graph of what `call` does, on the current stream, and the tensors that a replay leaves its results in.
+    """A graph of what `call` does, on the current stream, and the tensors that hold the results of a replay.
 
-    Nothing is executed. `call` must have run before on this stream, so that whatever allocates or tunes at the first
-    time has done so.
+    Nothing is executed. `call` must have run on this stream before, so that first-time allocation and tuning are over.
     """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()

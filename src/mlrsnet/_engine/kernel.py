@@ -1,7 +1,7 @@
-"""`device.advance` as one Triton kernel: one block a training, the weights of the current phase read once from the L2 cache.
+"""`device.advance` as one Triton kernel: one block per training, which reads the current phase's weights once from L2.
 
-A captured step of some thirty small kernels, or ninety for a population, becomes one. `advance` is the reference; the tests run
-both in lockstep.
+It replaces about thirty small kernels per captured step, or ninety for a population. `advance` is the reference, and the
+tests run both in lockstep.
 """
 
 import copy
@@ -23,7 +23,7 @@ from mlrsnet.nets import LSTMNet, ScheduleNet, TrendNet
 
 NUM_WARPS = 8
 LARGEST_HIDDEN = 64
-"""Larger cells would not fit a block's registers; they take the torch path."""
+"""Larger cells would not fit into a block's registers; they use torch instead."""
 
 
 @triton.jit
@@ -45,7 +45,7 @@ def _product(matrix, vector, BLOCK: tl.constexpr):
 
 @triton.jit
 def _gates(W2, from_x, from_h, BLOCK: tl.constexpr):
-    """i, f, o, g before their squashing, W2 (from_x, from_h) + b2, all rows in one reduction."""
+    """Pre-activations of i, f, o, g: W2 (from_x, from_h) + b2, all rows in one reduction."""
     row = tl.arange(0, BLOCK)[:, None, None]
     gate = 2 * tl.arange(0, 2)[None, :, None] + tl.arange(0, 2)[None, None, :]
     row += gate * BLOCK  # (BLOCK, 2, 2)
@@ -66,7 +66,7 @@ def _lerp(new, old, keep):
 
 @triton.jit
 def _averages(place, loss, progress, taken, smallest_loss, fast_window, slow_window):
-    """`features.Averages`, with one more loss where it is taken. The caller stores them once all warps have read."""
+    """`_features.Averages` after one more loss, if it is taken. The caller stores them once all warps have read."""
     known, before, first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
     fast, slow, spread = tl.load(place + 3), tl.load(place + 4), tl.load(place + 5)
     log = tl.log(tl.maximum(loss, smallest_loss))
@@ -100,7 +100,7 @@ def _step(
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
     STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
-    if MEMBERS:  # each has its own loss, state, weights, scale and number of classes
+    if MEMBERS:  # each member has its own loss, state, weights, scale and number of classes
         member = tl.program_id(0)
         loss_pointer += member
         counts += 6 * member
@@ -219,7 +219,7 @@ def _step(
 
 
 class FusedStep:
-    """The kernel for one rule; the caller owns the buffers."""
+    """The kernel for one rule. The caller owns the buffers."""
 
     def __init__(self, rule: Rule, device: torch.device) -> None:
         self.rule, card, net = rule, rule.schedule.card, rule.schedule.net
@@ -253,7 +253,7 @@ class FusedStep:
 
     @classmethod
     def build(cls, rule: Rule, device: torch.device) -> "FusedStep | None":
-        """The kernel for a rule whose network it can compute; None for the others."""
+        """The kernel for a rule, or None if it cannot compute the rule's network."""
         net = rule.schedule.net
         if type(net) not in (LSTMNet, TrendNet) or not isinstance(net, LSTMNet):
             return None
@@ -261,7 +261,7 @@ class FusedStep:
         return cls(rule, device) if fits else None
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
-        """Go on with other weights of the same networks, in place."""
+        """Continue with other weights of the same networks, in place."""
         self.weights.copy_(self._stack(nets))
 
     def _stack(self, nets: Sequence[ScheduleNet]) -> Tensor:
@@ -280,7 +280,7 @@ class FusedStep:
         history: Tensor,
         ratio: Tensor,
     ) -> None:
-        """One step, in place."""
+        """Take one step, in place."""
         groups = len(group_lrs)
         _step[(1,)](
             loss, counts, values, memory, self.weights, group_lrs, ratios, history, ratio, loss, len(history), groups, scale,
@@ -289,9 +289,10 @@ class FusedStep:
 
 
 class FusedMembers:
-    """The kernel for a population: networks of one description, a block each; the caller owns the buffers.
+    """The kernel for a population: networks of one description, one block each. The caller owns the buffers.
 
-    counts (members, 6), values (members, 3), memory (members, layers, 2, hidden), all as `DeviceEngine` has them.
+    counts (members, 6), values (members, 3), memory (members, layers, 2, hidden): a row per member, laid out as `_step`
+    reads it.
     """
 
     def __init__(self, step: FusedStep, members: int) -> None:
@@ -305,13 +306,13 @@ class FusedMembers:
 
     @classmethod
     def build(cls, rule: Rule, members: int, device: torch.device) -> "FusedMembers | None":
-        """For a rule whose network the kernel can compute, with one phase; None for the others."""
-        own = replace(rule, num_classes=2)  # every member has its own, which is read instead
+        """The kernel for a rule with one phase, or None if it cannot compute the rule's network."""
+        own = replace(rule, num_classes=2)  # unused: every member has its own
         step = FusedStep.build(own, device) if rule.schedule.num_phases == 1 else None
         return cls(step, members) if step else None
 
     def set_weights(self, flat: Tensor) -> None:
-        """(members, size), each row as `torch.nn.utils.parameters_to_vector` would write it."""
+        """Set all weights from a (members, size) tensor, each row as from `torch.nn.utils.parameters_to_vector`."""
         found = self.constant.expand_as(self.weights).clone()
         for place, there in self.places:
             found += flat[:, place] * there
@@ -320,7 +321,7 @@ class FusedMembers:
     def __call__(
         self, losses: Tensor, *, counts: Tensor, values: Tensor, memory: Tensor, scales: Tensor, num_classes: Tensor
     ) -> None:
-        """One step of all members, in place."""
+        """Take one step of all members, in place."""
         step = self.step
         _step[(len(losses),)](
             losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, scales, num_classes, 1, 1, 1.0,
@@ -329,10 +330,11 @@ class FusedMembers:
 
 
 def _flat(net: LSTMNet, block: int) -> Tensor:
-    """The weights in the order the kernel reads them, every matrix padded with zeros to whole blocks.
+    """The weights in the order the kernel reads them. Every matrix is padded with zeros to whole blocks.
 
-    For each cell: W1's part for x (for the first cell transposed, without padding its few inputs), W1's part for h, b1
-    (both parts), W2's part for x gate by gate, W2's part for h, b2; then W3 and b3. Padded cells stay exactly 0.
+    For each cell: W1's part for x (for the first cell transposed, and its few inputs not padded), W1's part for h, b1
+    (both parts), W2's part for x gate by gate, W2's part for h gate by gate, b2. Then W3 and b3. Padded cells stay
+    exactly 0.
     """
     parts, size = [], net.hidden_size
     for layer, cell in enumerate(net.cells):
@@ -350,9 +352,9 @@ def _flat(net: LSTMNet, block: int) -> Tensor:
 
 
 def _places(net: LSTMNet, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the numbers of `_flat` come from: a constant, and two places in the vector of all parameters, -1 for none.
+    """Where each number of `_flat` comes from: a constant plus up to two entries of the parameter vector (-1 for none).
 
-    Most numbers are one parameter; b2 is the sum of two, which come from different branches.
+    Most numbers are a single parameter. Those of b2 are sums of two, from different branches.
     """
     probe = copy.deepcopy(net).double().cpu().requires_grad_(False)
     names = [name for name, _ in probe.named_parameters()]
@@ -360,7 +362,7 @@ def _places(net: LSTMNet, block: int) -> tuple[Tensor, Tensor, Tensor]:
     second = [name.endswith("h2h.2.bias") for name in names]
 
     def filled(numbers: Tensor, chosen: bool | None) -> Tensor:
-        vector_to_parameters(numbers.clone(), probe.parameters())  # of which they become views
+        vector_to_parameters(numbers.clone(), probe.parameters())  # the parameters become views of it
         for name, is_second in zip(names, second, strict=True):
             if chosen is not None and is_second != chosen:
                 probe.get_parameter(name).zero_()

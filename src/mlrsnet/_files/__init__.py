@@ -1,1 +1,1 @@
-"""Schedules as files: how they are stored, found by name, shared on a hub, and read from the authors' checkpoints."""
+"""Schedule files: storage, lookup by name, the Hugging Face Hub, and the authors' checkpoints."""

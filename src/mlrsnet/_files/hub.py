@@ -1,4 +1,4 @@
-"""Schedules on the Hugging Face Hub: a repository holds `schedule.safetensors`, and its card as README.md.
+"""Schedules on the Hugging Face Hub. A repository holds `schedule.safetensors`, and the card as README.md.
 
 An address is `hf://owner/name`, or `hf://owner/name@revision` with a branch, a tag or a commit.
 """
@@ -32,7 +32,7 @@ lr = mlrsnet.LearnedLR(optimizer, "{address}", {arguments})
 for batch in batches:
     loss = ...
     loss.backward()
-    lr.step(loss)  # between backward and the optimizer's step
+    lr.step(loss)  # after backward, before the optimizer's step
     optimizer.step()
 ```
 
@@ -40,7 +40,7 @@ for batch in batches:
 
 {made}
 
-## What it reaches
+## Results
 
 {results}
 
@@ -51,7 +51,7 @@ for batch in batches:
 
 
 def fetch(address: str) -> Path:
-    """The local copy of the file at an address; only what the cache does not have is downloaded."""
+    """The local copy of the file at an address. It is downloaded only if the cache does not have it."""
     repository, revision = _parts(address)
     hub = _huggingface_hub(f"schedule {address!r}")
     with _plain_errors(address):
@@ -67,7 +67,7 @@ def push(
     token: str | None = None,
     message: str = "Add a schedule",
 ) -> str:
-    """Commit a schedule's file and card, in a new repository where there is none; the address of that very commit."""
+    """Commit a schedule's file and card, and return the commit's address. The repository is created if needed."""
     _check_name(repository)
     hub = _huggingface_hub("push_to_hub")
     with _plain_errors(f"{PREFIX}{repository}"):
@@ -82,11 +82,11 @@ def push(
 def model_card(
     card: Card, net: dict[str, Any], *, phases: int, digest: str, repository: str, license: str | None = None
 ) -> str:
-    """README.md for the Hub: what a card and a network's description say, and nothing else.
+    """README.md for the Hub. It says only what the card and the networks' description say.
 
     Args:
-        card: the schedule's.
-        net: its networks' description.
+        card: the schedule's card.
+        net: the description of its networks.
         phases: how many networks.
         digest: the schedule's fingerprint.
         repository: `owner/name`.
@@ -111,15 +111,15 @@ def model_card(
 
 
 def _limits(card: Card, net: dict[str, Any]) -> Iterator[str]:
-    """What was not seen in meta-training, as far as the card says what was."""
+    """What the schedule has not seen in meta-training, as far as the card says."""
     if not card.learned_on:
         yield "It is untrained: its LRs mean nothing yet."
     if card.loss_range:
         scale = {"none": "", "log_classes": ", divided by log(classes)", "initial": ", divided by the first one"}
         low, high = card.loss_range
-        yield f"It was learned from losses between {low:.3g} and {high:.3g}{scale[net['loss_scale']]}; far outside it warns."
+        yield f"It was learned from losses between {low:.3g} and {high:.3g}{scale[net['loss_scale']]}. Far outside, it warns."
     if card.optimizer:
-        yield f"It was learned with {one_line(card.optimizer)}; for other optimizers its range is scaled by a rule, not learned."
+        yield f"It was learned with {one_line(card.optimizer)}. For other optimizers, a fixed rule scales its range."
     if card.total_steps:
         yield f"It was learned on trainings of {card.total_steps} steps."
 
@@ -141,7 +141,7 @@ def _parts(address: str) -> tuple[str, str | None]:
     """Repository and revision of an address."""
     repository, at, revision = address.removeprefix(PREFIX).partition("@")
     if at and not revision:
-        raise ValueError(f"schedule must name a revision after '@', got {address!r}: leave the '@' out for the newest")
+        raise ValueError(f"schedule must name a revision after '@', got {address!r}: leave out the '@' for the newest")
     _check_name(repository)
     return repository, revision or None
 
@@ -165,19 +165,19 @@ def _huggingface_hub(what: str) -> Any:
 
 @contextmanager
 def _plain_errors(address: str) -> Iterator[None]:
-    """The Hub's errors as this package's: what was asked for, why it failed, what to do."""
+    """Turn the Hub's errors into this package's: what was asked for, why it failed, what to do."""
     from huggingface_hub import errors
 
-    # Of the HTTP library, whichever it is: its errors may be no OSErrors.
+    # The base error of the Hub's HTTP library, which need not be an OSError.
     http_error: Any = errors.HfHubHTTPError.__bases__[0]
     login = "log in with `hf auth login`, or set HF_TOKEN"
     try:
         yield
-    except errors.LocalEntryNotFoundError as error:  # before EntryNotFoundError, of which it is one
+    except errors.LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError, so it comes first
         raise _unreachable(address, error.__cause__ or error) from None
     except errors.EntryNotFoundError:
         raise ScheduleError(
-            f"{address} has no file {FILE}: pass a repository made by Schedule.push_to_hub, or the path of a file you have"
+            f"{address} has no file {FILE}: pass a repository made by Schedule.push_to_hub, or the path of a local file"
         ) from None
     except errors.RevisionNotFoundError:
         raise ScheduleError(
@@ -190,7 +190,7 @@ def _plain_errors(address: str) -> Iterator[None]:
             f"there is no repository {address} on the Hub, or it is private: check the name, or {login}"
         ) from None
     except (OSError, http_error) as error:
-        if getattr(error, "errno", None) is not None:  # the disk's, not the network's
+        if getattr(error, "errno", None) is not None:  # an error of the disk, not of the network
             raise
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise PermissionError(
@@ -201,6 +201,6 @@ def _plain_errors(address: str) -> Iterator[None]:
 
 def _unreachable(address: str, error: BaseException) -> ConnectionError:
     return ConnectionError(
-        f"{address}: the Hub could not be reached or did not answer as it should ({one_line(error)}): check the network and "
-        "HF_HUB_OFFLINE and try again, or use a file's path"
+        f"{address}: the Hub could not be reached or gave an unexpected answer ({one_line(error)}): check the network and "
+        "HF_HUB_OFFLINE and try again, or pass the path of a local file"
     )

@@ -1,4 +1,4 @@
-"""Schedules by name: those that come with the package, and the user's own."""
+"""Schedules by name: those shipped with the package, and the user's own."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def user_folder() -> Path:
 
 
 def available() -> dict[str, Path]:
-    """Every known name and its file. A user's file cannot replace a shipped name."""
+    """Every known name and its file. A user's file cannot override a shipped schedule."""
     return {
         file.name.removesuffix(SUFFIX): file
         for folder in (user_folder(), SHIPPED)
@@ -25,7 +25,7 @@ def available() -> dict[str, Path]:
 
 
 def list_schedules() -> list[str]:
-    """The names that `LearnedLR` and `Schedule.load` know: shipped schedules and your own.
+    """The names that `LearnedLR` and `Schedule.load` accept: shipped schedules and your own.
 
     >>> "universal" in list_schedules()
     True

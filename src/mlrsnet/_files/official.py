@@ -20,7 +20,7 @@ KEYS = {
     for layer in (0, 2)
     for kind in ("weight", "bias")
 } | {f"layer3.{kind}": f"out.{kind}" for kind in ("weight", "bias")}
-"""Their names -> ours."""
+"""The authors' names -> ours."""
 
 CARD = Card(
     name="official",
@@ -33,7 +33,7 @@ CARD = Card(
 
 
 def read_nets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], layout: str) -> list[LSTMNet]:
-    """One network a file; see `Schedule.from_official`."""
+    """One network per file; see `Schedule.from_official`."""
     _check.one_of("layout", layout, LAYOUTS)
     files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not files:
@@ -59,10 +59,10 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ScheduleError(f"there is no checkpoint {path}: check the path")
     try:
-        # A file, not a name: torch.load chooses other readers by the name's ending.
+        # Pass an open file: given a name, torch.load may choose another reader by its ending.
         with open(path, "rb") as file, warnings.catch_warnings(action="ignore"):
             state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # bytes that are no checkpoint can fail in any way
+    except Exception as error:  # arbitrary bytes can fail in any way
         raise ScheduleError(
             f"{path} is not a checkpoint of plain tensors ({type(error).__name__}): nothing in it was executed"
         ) from None

@@ -1,6 +1,6 @@
-"""Schedules on disk: one safetensors file, card and network description in its metadata, a digest over all of it.
+"""Schedules on disk: one safetensors file, with the card, the network description and a digest in its metadata.
 
-Reading executes nothing: safetensors holds numbers and text only, and pickles are refused before they are opened.
+Reading never runs code from the file. safetensors holds only numbers and text, and pickles are refused unopened.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 FORMAT = "mlrsnet.schedule"
-KEY = "mlrsnet"  # one entry, because safetensors writes several in no particular order
+KEY = "mlrsnet"  # a single entry, because safetensors writes several in arbitrary order
 VERSION = 1
 LARGEST_FILE = 64 * 2**20
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot be read, built or found."""
+    """A schedule cannot be found, read or built."""
 
 
 def digest(description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
@@ -36,7 +36,7 @@ def digest(description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 
 
 def write(path: str | os.PathLike[str], description: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
-    """Write atomically: the file is there whole, or as it was before."""
+    """Write atomically: after a crash, the file is either complete or unchanged."""
     target = Path(path)
     header = {"format": FORMAT, "version": VERSION, "sha256": digest(description, tensors), "description": description}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     try:
         with safe_open(source, framework="pt") as file:
             metadata = file.metadata() or {}
-            # Cloned, because results can depend in the last bit on how memory is aligned.
+            # Clone: the last bit of a result can depend on memory alignment.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise ScheduleError(
@@ -76,7 +76,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     header = _header(metadata)
     if header.get("format") != FORMAT:
         raise ScheduleError(
-            f"{source} is a safetensors file but not a schedule: pass a file written by Schedule.save, such as "
+            f"{source} is a safetensors file but not a schedule: pass a file written by Schedule.save, or a name that "
             "`mlrsnet schedules list` shows"
         )
     if header.get("version") != VERSION:
@@ -107,11 +107,11 @@ def _refuse_foreign(source: Path) -> None:
     size = source.stat().st_size
     if size > LARGEST_FILE:
         raise ScheduleError(
-            f"{source} has {size:,} bytes, a schedule at most {LARGEST_FILE:,}: pass a file written by Schedule.save"
+            f"{source} has {size:,} bytes, but a schedule has at most {LARGEST_FILE:,}: pass a file written by Schedule.save"
         )
     with open(source, "rb") as file:
         start = file.read(9)
-    is_safetensors = start[8:] == b"{"  # its first eight bytes are a length, which may look like anything
+    is_safetensors = start[8:] == b"{"  # the first eight bytes are a length and can have any value
     if not is_safetensors and start.startswith((b"PK", b"\x80")):
         raise ScheduleError(
             f"{source} is a pickle (torch.save) and was not opened, because reading one can run code: pass a .safetensors "

@@ -1,4 +1,4 @@
-"""What the integrations share: a mistake is told when a callback is made, not when the data is loaded and the model is built."""
+"""Checks that report a mistake when a callback is made, before data is loaded and a model is built."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from mlrsnet.scheduler import LearnedLR
 
 
 def any_optimizer() -> Optimizer:
-    """One that is never stepped, to make something else with."""
+    """An optimizer that is never stepped, for constructors that need one."""
     return SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
 def check_arguments(*, total_steps: int | None, **arguments: Any) -> None:
-    """Raise what `LearnedLR` has to say of its arguments; the horizon may be the framework's."""
+    """Raise any error that `LearnedLR` would raise for these arguments. The framework may supply `total_steps` later."""
     LearnedLR(any_optimizer(), total_steps=1 if total_steps is None else total_steps, **arguments)

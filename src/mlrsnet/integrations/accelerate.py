@@ -1,6 +1,6 @@
-"""Accelerate: a `LearnedLR` that is called once a micro-batch and steps once an optimizer step.
+"""Accelerate: a `LearnedLR` that is called for every micro-batch and steps once per optimizer step.
 
-Accelerate's own wrapper for schedulers does neither: it steps once per process, and drops the losses of micro-batches.
+Accelerate's own scheduler wrapper would step once per process and drop the losses of micro-batches.
 """
 
 import os
@@ -29,16 +29,16 @@ STEPS_IN_BACKWARD = (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 class AcceleratedLR(LearnedLR):
     """`LearnedLR` under an `Accelerator`: call `step(loss)` for every batch, after `backward`, before `optimizer.step()`.
 
-    It is registered for checkpointing: `save_state` and `load_state` take it along. Passing it to `prepare` is allowed and
-    changes nothing.
+    It registers itself for checkpointing, so `save_state` and `load_state` include it. Passing it to `prepare` is allowed
+    and changes nothing.
 
     Args:
-        accelerator: the training's own.
-        optimizer: prepared or not.
+        accelerator: the training's `Accelerator`.
+        optimizer: the training's optimizer, prepared or not.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
-        total_steps: optimizer steps the whole training will take, of all processes together: with a prepared loader,
-            `epochs * ceil(len(loader) / accelerator.gradient_accumulation_steps)`.
-        options: the other arguments of `LearnedLR`.
+        total_steps: optimizer steps of the whole training. A step of all processes together counts once: with a prepared
+            loader, pass `epochs * ceil(len(loader) / accelerator.gradient_accumulation_steps)`.
+        options: other arguments of `LearnedLR`.
 
     >>> import torch, mlrsnet
     >>> from accelerate import Accelerator
@@ -68,13 +68,13 @@ class AcceleratedLR(LearnedLR):
     ) -> None:
         if not isinstance(accelerator, Accelerator):
             raise TypeError(
-                f"accelerator must be an accelerate.Accelerator, got {type(accelerator).__name__}: pass the training's own, then "
-                "the optimizer"
+                f"accelerator must be an accelerate.Accelerator, got {type(accelerator).__name__}: pass the training's "
+                "accelerator first, then the optimizer"
             )
         if accelerator.distributed_type in STEPS_IN_BACKWARD:
             raise ValueError(
-                f"accelerator must leave the step to optimizer.step(), got {accelerator.distributed_type.value}, which takes it "
-                "inside accelerator.backward(loss), before the LR is known: train with DDP or FSDP"
+                f"accelerator must leave the step to optimizer.step(), got {accelerator.distributed_type.value}, which "
+                "steps inside accelerator.backward(loss), before the LR is known: train with DDP or FSDP"
             )
         super().__init__(optimizer, schedule, total_steps=total_steps, **options)
         if self.is_relative:
@@ -83,9 +83,9 @@ class AcceleratedLR(LearnedLR):
         accelerator.register_for_checkpointing(self)
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
-        """Set the LR where the optimizer is about to step, from the mean of the micro-batches' losses; else keep the loss.
+        """Observe the loss of a micro-batch. If the optimizer steps next, set the LR from the mean of the losses observed.
 
-        The loss is the one given to `accelerator.backward`, undivided.
+        Pass the loss that you gave to `accelerator.backward`, undivided.
         """
         if self._gradients.sync_gradients:
             super().step(loss)

@@ -1,9 +1,9 @@
 """Learned schedules in the Transformers `Trainer`: `LearnedLRCallback`.
 
-The Trainer computes the loss, a callback is not told it, and a scheduler's `step()` comes after the optimizer's. So the
-callback listens to `Trainer.training_step`, sets the LR at `on_pre_optimizer_step`, and, unless the user brings a
-`LearnedLR` of his own, has the Trainer create one where it would create its linear schedule. The Trainer then logs,
-saves and resumes that scheduler like any other.
+The Trainer does not pass the loss to callbacks, and it calls a scheduler's `step()` after the optimizer's. So the callback
+wraps `Trainer.training_step` to see the loss, and sets the LR in `on_pre_optimizer_step`. Unless the user passes a
+`LearnedLR`, the Trainer creates one in place of its linear schedule. It then logs, saves and resumes that scheduler like
+any other.
 """
 
 import math
@@ -37,15 +37,14 @@ DEFAULTS = {"schedule": "universal", "total_steps": None, "num_classes": None}
 class LearnedLRCallback(TrainerCallback):
     """Sets the LR of every optimizer step of a `Trainer` from the mean loss of its whole batch.
 
-    `Trainer(..., callbacks=[LearnedLRCallback(...)])` is all it needs. With
-    `optimizers=(optimizer, LearnedLR(optimizer, ...))` the schedule is that one's, and `LearnedLRCallback()` takes no
-    arguments.
+    `Trainer(..., callbacks=[LearnedLRCallback(...)])` is enough. To bring your own `LearnedLR`, pass
+    `optimizers=(optimizer, LearnedLR(optimizer, ...))` and `LearnedLRCallback()` without arguments.
 
     Args:
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
-        total_steps: the horizon; without it, the steps the Trainer is going to take.
-        num_classes: classes, or size of the vocabulary; only some schedules need it and say so.
-        options: of `LearnedLR`: initial_loss, scale, min_lr, max_lr, on_nonfinite, process_group.
+        total_steps: optimizer steps of the whole training; the Trainer's own count if None.
+        num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
+        options: `initial_loss`, `scale`, `min_lr`, `max_lr`, `on_nonfinite` and `process_group` of `LearnedLR`.
     """
 
     def __init__(
@@ -59,20 +58,20 @@ class LearnedLRCallback(TrainerCallback):
         check_arguments(**self._settings)
         self._trainer: Any = None
         self._created: LearnedLR | None = None
-        self._loss: Tensor | None = None  # of the batch so far
-        self._times: int | None = None  # what _probe found in this training
+        self._loss: Tensor | None = None  # sum over the batch so far
+        self._times: int | None = None  # what _probe found in this training; None before
 
     def attach(self, trainer: Trainer) -> None:
-        """Join a Trainer that exists already; `Trainer(callbacks=[...])` does it by itself."""
+        """Join an existing Trainer. `Trainer(callbacks=[...])` does this by itself."""
         others = [other for other in trainer.callback_handler.callbacks if isinstance(other, LearnedLRCallback)]
         if self._trainer is not None or any(other is not self for other in others):
             raise RuntimeError(
-                "a Trainer must have one LearnedLRCallback, and a LearnedLRCallback one Trainer, got a second one: "
+                "a Trainer can have one LearnedLRCallback, and a LearnedLRCallback one Trainer, got a second one: "
                 "make a new callback for every Trainer"
             )
         if getattr(trainer, "is_deepspeed_enabled", False):
             raise ValueError(
-                "deepspeed must be off for LearnedLRCallback, got a configuration: DeepSpeed steps the schedule itself, after the "
+                "deepspeed must be off for LearnedLRCallback, got a configuration: DeepSpeed steps the schedule after the "
                 "optimizer and without the loss; use DDP"
             )
         self._check(trainer.lr_scheduler)
@@ -83,13 +82,13 @@ class LearnedLRCallback(TrainerCallback):
         trainer.create_scheduler = self._create_scheduler  # type: ignore[method-assign]
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Attach to the Trainer whose constructor this is called from."""
+        """Attach to the Trainer whose constructor calls this."""
         trainer = _caller(self)
         if trainer is not None:
             self.attach(trainer)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Check what the Trainer is going to train with, after a checkpoint was loaded."""
+        """Check the Trainer's scheduler and optimizer. Any checkpoint is loaded by now."""
         if self._trainer is None:
             raise RuntimeError(
                 "LearnedLRCallback must know its Trainer before it trains, got add_callback: pass it in "
@@ -108,32 +107,35 @@ class LearnedLRCallback(TrainerCallback):
         self._times = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Forget what an unfinished batch left behind."""
+        """Drop the loss of an unfinished batch."""
         self._loss = None
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Set the LR of the optimizer step that follows: gradients are complete and clipped."""
+        """Set the LR of the step that follows. Gradients are complete and clipped by now."""
         if self._loss is None:
             raise RuntimeError(
-                f"{type(self._trainer).__name__} must train through Trainer.training_step for its loss to be seen, got none: "
-                "keep trainer.training_step as it was when the callback joined, or call LearnedLR.step(loss) yourself"
+                f"{type(self._trainer).__name__} must train through Trainer.training_step, or its loss cannot be seen, got no "
+                "loss: do not replace trainer.training_step after the callback joined, or call LearnedLR.step(loss) yourself"
             )
         self._trainer.lr_scheduler.step(self._loss)
         self._loss = None
 
     def _create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
-        """In the place of `Trainer.create_scheduler`."""
+        """Replaces `Trainer.create_scheduler`."""
         trainer = self._trainer
         if trainer.lr_scheduler is None:
             settings = {**self._settings}
             if settings["total_steps"] is None:
                 settings["total_steps"] = num_training_steps
             self._created = LearnedLR(optimizer or trainer.optimizer, **settings)
-            trainer.lr_scheduler, trainer._created_lr_scheduler = self._created, True  # True: a new one every train()
+            trainer.lr_scheduler, trainer._created_lr_scheduler = (
+                self._created,
+                True,
+            )  # True: the Trainer makes a new one for every train()
         return trainer.lr_scheduler
 
     def _check(self, scheduler: Any) -> None:
-        """Whether a scheduler that the Trainer has already fits this callback."""
+        """Raise if the Trainer already has a scheduler that does not fit this callback."""
         if scheduler is None or scheduler is self._created:
             return
         if not isinstance(scheduler, LearnedLR):
@@ -150,21 +152,21 @@ class LearnedLRCallback(TrainerCallback):
             )
 
     def _check_horizon(self, lr: LearnedLR, max_steps: int) -> None:
-        """The horizon is the Trainer's, also of a run resumed with more steps, unless the user chose another."""
+        """The horizon is the user's total_steps, or else the Trainer's, also when a run is resumed with more steps."""
         horizon = max_steps if self._settings["total_steps"] is None else self._settings["total_steps"]
         if lr is self._created and lr.total_steps < horizon:
             lr.extend(horizon)
         if lr.total_steps != horizon:
             _check.warn(
-                f"total_steps should be the steps that the Trainer takes, {horizon}, got {lr.total_steps} from LearnedLR or the "
+                f"total_steps should be {horizon}, the steps that the Trainer takes, got {lr.total_steps} from LearnedLR or the "
                 f"checkpoint: build LearnedLR with total_steps={horizon}, or leave it to LearnedLRCallback"
             )
 
     def _listen(self, model: Any, inputs: Any, num_items_in_batch: Any = None, **more: Any) -> Tensor:
-        """In the place of `Trainer.training_step`: the same, and its share of the batch's mean loss is kept.
+        """Replaces `Trainer.training_step`: does the same, and adds the micro-batch's share to the batch's mean loss.
 
-        What the Trainer calls backward with adds up to the mean loss over the micro-batches, and averages to it over the
-        ranks, for models that divide by `num_items_in_batch` as for others.
+        The Trainer back-propagates shares of the mean loss: their sum over the micro-batches, averaged over the ranks, is
+        the mean. That holds whether or not the model divides by `num_items_in_batch`.
         """
         if self._times is None:
             self._times = self._probe(model, inputs, num_items_in_batch)
@@ -174,17 +176,17 @@ class LearnedLRCallback(TrainerCallback):
         return loss
 
     def _excess(self) -> int:
-        """How many times the mean the micro-batch losses add up to: 1, unless `num_items_in_batch` was ignored."""
+        """The sum of the micro-batch losses divided by their mean loss: 1, unless `num_items_in_batch` was ignored."""
         if not self._times:
             return 1
         divided = getattr(self._trainer, "loss_is_scaled_for_ga", None) is False
         return self._times * (1 if divided else self._trainer.current_gradient_accumulation_steps)
 
     def _probe(self, model: Any, inputs: Any, count: Any) -> int:
-        """0 where the loss is divided by `num_items_in_batch`, else by how much the Trainer multiplies its mean.
+        """0 if the loss is divided by `num_items_in_batch`. Otherwise the factor by which the Trainer multiplies the mean.
 
-        The Trainer trusts any model that takes keyword arguments, and any `compute_loss_func`, to divide the sum of losses
-        by that count; many classifiers return their mean all the same. The loss for twice the count tells.
+        The Trainer expects any model that takes keyword arguments, and any `compute_loss_func`, to divide the sum of losses
+        by that count. Many classifiers return their mean instead. A second loss, with twice the count, shows which it is.
         """
         args = self._trainer.args
         if count is None or args.gradient_accumulation_steps * max(args.world_size, args.n_gpu) == 1:
@@ -196,7 +198,7 @@ class LearnedLRCallback(TrainerCallback):
         self._times = max(1, round(loss / mean))
         if self._excess() > 1:
             _check.warn(
-                f"the loss ignores num_items_in_batch, which the Trainer counts on: the loss it logs and its gradients are "
+                f"the loss ignores num_items_in_batch, but the Trainer relies on it: the loss it logs and its gradients are "
                 f"{self._excess()} times those of the mean. The schedule reads the mean. Set model.accepts_loss_kwargs = False "
                 "before making the Trainer, or divide by num_items_in_batch in compute_loss_func"
             )
@@ -211,7 +213,7 @@ class LearnedLRCallback(TrainerCallback):
 
 
 def _caller(callback: TrainerCallback) -> Trainer | None:
-    """The Trainer that is calling this callback; callbacks are not told, so look among the callers."""
+    """The Trainer that calls this callback, found on the call stack because callbacks are not told."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back

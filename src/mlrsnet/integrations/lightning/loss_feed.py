@@ -1,0 +1,129 @@
+"""`LossFeed`: brings every step's loss to a `LearnedLR` in time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from mlrsnet import _check
+from mlrsnet._engine import relative
+from mlrsnet.integrations.lightning.framework import Callback, class_names, is_a, only_optimizer, scaler_of
+from mlrsnet.scheduler import LearnedLR
+
+
+class LossFeed(Callback):
+    """Gives every step's loss to the `LearnedLR` that `configure_optimizers` returned as its scheduler.
+
+    Lightning itself calls `scheduler.step()` after the optimizer's step, and without a loss. `lr` is the `LearnedLR` in
+    use, once training has started.
+    """
+
+    lr: LearnedLR | None = None
+
+    def __init__(self) -> None:
+        self._waiting = False  # a loss was observed, and no optimizer step has used it yet
+        self._closed = False  # this batch was the last one of its accumulation window
+        self._monitors: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Find or make the schedule. Now the optimizer and the number of steps are known, and any checkpoint is loaded."""
+        self._check_alone(trainer)
+        self.lr = self._prepare(trainer, pl_module, only_optimizer(trainer, self))
+        if self.lr.is_relative:
+            scaled = scaler_of(trainer) is not None
+            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
+        self.lr.engine.optimizer_steps.trust()  # the Trainer also steps for a batch that training_step skipped
+        self._waiting = self._closed = False
+        self._defer_monitors(trainer)
+
+    def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
+        """Start a new accumulation window. An unused loss goes with the gradients that are thrown away."""
+        if self.lr is not None:
+            self.lr.discard()
+            self._waiting = False
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
+        """Observe the loss of a micro-batch."""
+        if self.lr is not None:
+            self.lr.observe(undivided(trainer, loss))
+            self._waiting = True
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
+        """Set the LR of the step that follows."""
+        if self.lr is not None:
+            if not self._waiting and not self.lr.last_epoch:
+                _check.warn(
+                    "no loss reached LearnedLR before the first optimizer step, so it uses the optimizer's own LR: in manual "
+                    "optimization call self.manual_backward(loss), not loss.backward()"
+                )
+            self._closed = True
+            self._use(self.lr)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Let the monitors log the LR that this step used."""
+        if self._closed:
+            for monitor in self._monitors:
+                type(monitor).on_train_batch_start(monitor, trainer, pl_module, batch, batch_idx)
+        self._closed = False
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Put every replaced method back."""
+        self._release()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Put every replaced method back."""
+        self._release()
+
+    def _prepare(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> LearnedLR:
+        found = [config.scheduler for config in trainer.lr_scheduler_configs]
+        if len(found) != 1 or not isinstance(found[0], LearnedLR):
+            raise ValueError(
+                f"LossFeed needs configure_optimizers to return one LearnedLR as its scheduler, got {class_names(found)}: "
+                "return one, or use LearnedLRCallback, which makes its own"
+            )
+        return found[0]
+
+    def _use(self, lr: LearnedLR) -> None:
+        if self._waiting:
+            lr.step()
+        self._waiting = False
+
+    def _check_alone(self, trainer: Any) -> None:
+        others = [callback for callback in trainer.callbacks if isinstance(callback, LossFeed) and callback is not self]
+        if others:
+            raise ValueError(
+                f"only one callback can set the LR, got {class_names([self, *others])}: keep one in Trainer(callbacks=[...])"
+            )
+
+    def _defer_monitors(self, trainer: Any) -> None:
+        """LearningRateMonitor reads the LR before a batch, when its step's LR is not known yet. Make it read afterwards."""
+        self._monitors = [callback for callback in trainer.callbacks if is_a(callback, "LearningRateMonitor")]
+        for monitor in self._monitors:
+            self._replace(monitor, "on_train_batch_start", _do_nothing)
+
+    def _replace(self, thing: Any, name: str, function: Callable[..., Any]) -> None:
+        """Replace a method of one object until the training ends."""
+        before = vars(thing).get(name)
+        setattr(thing, name, function)
+        self._undo.append(lambda: delattr(thing, name) if before is None else setattr(thing, name, before))
+
+    def _release(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+        self._monitors = []
+
+
+def undivided(trainer: Any, loss: Tensor) -> Tensor:
+    """The loss that `training_step` returned: Lightning back-propagates it scaled for AMP and divided for accumulation."""
+    loss, scaler = loss.detach(), scaler_of(trainer)
+    if scaler is not None:
+        loss = loss / scaler.scale(torch.ones((), device=loss.device))  # get_scale() would wait for the device
+    # In the loss's own precision, x / n * n is x again for most n (all of the form 2^i + 2^j).
+    return loss * trainer.accumulate_grad_batches
+
+
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Replaces a hook."""

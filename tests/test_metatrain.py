@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from mlrsnet import LSTMNet, MetaTrainer, MLPNet
-from mlrsnet._lookahead import LINEAR, OpenStep
+from mlrsnet._meta.lookahead import LINEAR, OpenStep
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

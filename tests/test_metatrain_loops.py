@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from mlrsnet import LSTMNet
-from mlrsnet._bptt import Unroll
+from mlrsnet._meta.unroll import Unroll
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from mlrsnet import LSTMNet, MetaTrainer
-from mlrsnet._lookahead import no_trace
+from mlrsnet._meta.lookahead import no_trace
 
 
 def test_the_validation_pass_leaves_no_trace():

@@ -6,7 +6,7 @@ optimizer. Every T_val steps:
     phi_{t+1} = phi_t - Adam(grad_phi L_val(w_t - A(f_t, theta_t; phi_t) d_t))      (Eq. 9)
     w_{t+1}   = w_t - A(f_t, theta_t; phi_{t+1}) d_t                                (Eq. 10)
 
-In between, phi is fixed and a step is the same as `LearnedLR`'s. `_lookahead.py` holds the gradient of Eq. 9.
+In between, phi is fixed and a step is the same as `LearnedLR`'s. `_meta.lookahead.py` holds the gradient of Eq. 9.
 """
 
 import copy
@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._bptt import Unroll
-from mlrsnet._compat import COMPAT, check_period, departures, phase_ends
 from mlrsnet._engine.ranks import Group, share_from_first
 from mlrsnet._engine.state import schedule_number
-from mlrsnet._kept import KeptNets, copy_weights
-from mlrsnet._lookahead import OpenStep, check_dtypes, check_linear
-from mlrsnet._meta_arguments import MetaOptimizer, check_kinds, make_meta_optimizer, make_net
+from mlrsnet._meta.arguments import MetaOptimizer, check_kinds, make_meta_optimizer, make_net
+from mlrsnet._meta.compat import COMPAT, check_period, departures, phase_ends
+from mlrsnet._meta.kept import KeptNets, copy_weights
+from mlrsnet._meta.lookahead import OpenStep, check_dtypes, check_linear
+from mlrsnet._meta.unroll import Unroll
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.nets import ScheduleNet
@@ -42,7 +42,7 @@ class MetaTrainer:
     Args:
         model: the model in training. Its buffers and modes are restored after a validation pass, which runs under DDP's
             `no_sync`.
-        optimizer: the model's optimizer. Its step must be linear in the LR, as it is for those in `_lookahead.LINEAR`.
+        optimizer: the model's optimizer. Its step must be linear in the LR, as it is for those in `_meta.lookahead.LINEAR`.
         total_steps: T, optimizer steps of the whole training.
         val_loss: computes the mean loss of the next validation batch with the current weights. It draws from a global
             random state of its own, which starts as a copy of the training's and carries over from call to call.
@@ -61,7 +61,7 @@ class MetaTrainer:
         initial_loss, scale, min_lr, max_lr, process_group: see `LearnedLR`.
         compat: "official", or names out of `COMPAT`.
         steps_per_epoch: for compat's "epoch-period".
-        assume_linear: accept an optimizer that is not in `_lookahead.LINEAR`.
+        assume_linear: accept an optimizer that is not in `_meta.lookahead.LINEAR`.
         name, learned_on: for the schedule's card.
 
     >>> import torch, mlrsnet

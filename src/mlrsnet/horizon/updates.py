@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet._lookahead import MEASURING_LR
+from mlrsnet._meta.lookahead import MEASURING_LR
 from mlrsnet.gamma import optimizer_scale
 
 State = dict[str, Tensor]

@@ -94,7 +94,7 @@ def test_the_kernel_equals_the_torch_path(schedule):
     device = torch.device("cuda", 0)
     engines = [DeviceBackend(rule, STEPS, None, 0.1, device, fused=fused) for fused in (True, False)]
     for engine in engines:
-        engine.bind([0.1, 0.2, 0.0], [1.0, 2.0, 0.0])
+        engine.bind([{"lr": lr} for lr in (0.1, 0.2, 0.0)], [1.0, 2.0, 0.0])
     for step in range(STEPS + 5):
         loss = torch.tensor(math.nan if step in (0, 7) else 2.3 - 0.05 * step + 0.3 * math.sin(step), device="cuda")
         for engine in engines:
@@ -244,7 +244,7 @@ def test_a_graph_from_before_extend_cannot_be_exported(schedule):
 
 
 def test_without_a_compiler_the_torch_path_is_used(monkeypatch, schedule):
-    from mlrsnet import kernel
+    from mlrsnet._engine import kernel
 
     if type(schedule.net).__name__ == "MLPNet":
         pytest.skip("has no kernel")

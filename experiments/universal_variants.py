@@ -53,9 +53,6 @@ class RunningNet(TrendNet):
         return torch.stack((loss / averages.slow.exp(), progress), dim=-1)
 
 
-KINDS["RunningNet"] = RunningNet
-
-
 @dataclass(frozen=True)
 class Variant:
     """What is learned."""
@@ -216,6 +213,7 @@ def write(record: dict[str, Any], out: Path | None) -> None:
 
 def main() -> None:
     """Measure."""
+    KINDS["RunningNet"] = RunningNet  # so that its description can be built again
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=100, help="of each variant")
     parser.add_argument("--seconds", type=float, default=math.inf, help="a variant stops after them")

@@ -312,5 +312,5 @@ def test_a_network_begins_where_it_is_told():
     for start in (0.1, 0.5):
         schedule = Schedule(default_net(16, start=start))
         assert schedule.simulate([1.0] * 100)[0] == pytest.approx(start, rel=1e-4)
-    with pytest.raises(ValueError, match=r"start must be in \(0, 1\), a part of the range, got 1.5"):
+    with pytest.raises(ValueError, match=r"start must be in \(0, 1\), a share of the LR's range, got 1.5"):
         default_net(start=1.5)

@@ -73,7 +73,7 @@ def on_cpu() -> dict[str, float]:
         nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
 
-    learned.engine.optimizer_steps.trust()  # the three are timed apart, not as one loop
+    learned.trust_order()  # the three are timed apart, not as one loop
     calls = {"learned": lambda: learned.step(loss), "cosine": cosine.step, "training_step": train}
     found = interleaved(calls, repeats=300, rounds=15, wait=lambda: None)
     return {

@@ -141,6 +141,10 @@ class LearnedLR(LRScheduler):
         """Drop what was observed since the last `step`, for a batch whose gradients are thrown away."""
         self.engine.losses.discard()
 
+    def trust_order(self) -> None:
+        """Never warn about optimizer steps without a loss: for frameworks that also step where a batch was left out."""
+        self.engine.optimizer_steps.trust()
+
     def extend(self, total_steps: int) -> None:
         """Prolong the training to `total_steps` in all. Progress and phases follow from the next step on."""
         self.engine.extend(_check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow"))

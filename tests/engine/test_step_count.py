@@ -64,7 +64,7 @@ def test_a_step_once_an_epoch_is_told_once(paper, task, kind):
 
 def test_an_order_that_is_trusted_is_quiet_for_copies_too(paper, task):
     _, lr = make(paper, task)
-    lr.engine.optimizer_steps.trust()
+    lr.trust_order()
     for scheduler in (lr, copy.deepcopy(lr), pickle.loads(pickle.dumps(lr))):
         for _ in range(2):
             scheduler.optimizer.step()

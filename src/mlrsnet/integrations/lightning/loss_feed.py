@@ -35,7 +35,7 @@ class LossFeed(Callback):
         if self.lr.is_relative:
             scaled = scaler_of(trainer) is not None
             relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
-        self.lr.engine.optimizer_steps.trust()  # the Trainer also steps for a batch that training_step skipped
+        self.lr.trust_order()  # the Trainer also steps for a batch that training_step skipped
         self._waiting = self._closed = False
         self._defer_monitors(trainer)
 

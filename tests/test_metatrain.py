@@ -190,7 +190,7 @@ def test_longer_backpropagation_reaches_further():
     net.zero_grad()
     for loss in losses[1:]:
         factor, state = net(loss, state)
-    (slope3 * run.meta.engine.backend.moment(1.0).range * factor).backward()
+    (slope3 * run.meta.engine.backend.moment(1.0).scale * factor).backward()
     torch.testing.assert_close(net.cells[0].h2h[0].weight.grad, three, rtol=1e-8, atol=1e-12)
 
 

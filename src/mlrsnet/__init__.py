@@ -13,7 +13,7 @@ from mlrsnet.pretrained import load_any as _load_any
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "Card",
     "Data",

@@ -13,7 +13,7 @@ def renamed(module: str, names: Mapping[str, tuple[str, Any]]) -> Callable[[str]
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new, value = names[name]
-        _check.warn(f"{module}.{name} is now {new}; the old name goes in version 0.3", DeprecationWarning)
+        _check.warn(f"{module}.{name} is now {new}; the old name will be removed in version 0.3", DeprecationWarning)
         return value
 
     return find

@@ -44,13 +44,13 @@ def progress(step: Any, total_steps: Any) -> Any:
     return min(step, total_steps - 1) / total_steps
 
 
-def phase_index(step: int, total_steps: int, num_phases: int) -> int:
+def phase_index(step: Any, total_steps: Any, num_phases: int, operations: Operations = HOST) -> Any:
     """Which of `num_phases` equal parts of the training a step is in. The last part goes on past the end.
 
     >>> [phase_index(t, 10, 3) for t in (0, 3, 4, 6, 7, 9, 99)]
     [0, 0, 1, 1, 2, 2, 2]
     """
-    return min(num_phases * step // total_steps, num_phases - 1)
+    return operations.at_most(num_phases * step // total_steps, num_phases - 1)
 
 
 def loss_divisor(loss_scale: str, initial_loss: Any, num_classes: Any, operations: Operations = HOST) -> Any:

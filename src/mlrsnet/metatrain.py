@@ -6,7 +6,7 @@ optimizer. Every T_val steps:
     phi_{t+1} = phi_t - Adam(grad_phi L_val(w_t - A(f_t, theta_t; phi_t) d_t))      (Eq. 9)
     w_{t+1}   = w_t - A(f_t, theta_t; phi_{t+1}) d_t                                (Eq. 10)
 
-In between, phi is fixed and a step is the same as `LearnedLR`'s. `_meta.lookahead.py` holds the gradient of Eq. 9.
+In between, phi is fixed and a step is the same as `LearnedLR`'s. `_meta/lookahead.py` holds the gradient of Eq. 9.
 """
 
 import copy
@@ -42,7 +42,9 @@ class MetaTrainer:
     Args:
         model: the model in training. Its buffers and modes are restored after a validation pass, which runs under DDP's
             `no_sync`.
-        optimizer: the model's optimizer. Its step must be linear in the LR, as it is for those in `_meta.lookahead.LINEAR`.
+        optimizer: the model's optimizer. Its step must be linear in the LR, as are those of torch's SGD, Adam, AdamW, Adamax,
+            NAdam, RAdam, RMSprop, Adagrad, Adadelta and Muon. At a meta-update its step is taken at an LR of 4096 and then
+            shortened, so step hooks of others must not use the weights they see there.
         total_steps: T, optimizer steps of the whole training.
         val_loss: computes the mean loss of the next validation batch with the current weights. It draws from a global
             random state of its own, which starts as a copy of the training's and carries over from call to call.
@@ -61,7 +63,7 @@ class MetaTrainer:
         initial_loss, scale, min_lr, max_lr, process_group: see `LearnedLR`.
         compat: "official", or names out of `COMPAT`.
         steps_per_epoch: for compat's "epoch-period".
-        assume_linear: accept an optimizer that is not in `_meta.lookahead.LINEAR`.
+        assume_linear: accept an optimizer that is not one of these.
         name, learned_on: for the schedule's card.
 
     >>> import torch, mlrsnet
@@ -244,7 +246,7 @@ class MetaTrainer:
 
     def _check_alone(self) -> None:
         """Warn once if someone else also steps the optimizer. Steps before the first `step` are fine."""
-        steps = self.engine.optimizer_steps.too_many(1 if self.step_count else math.inf)
+        steps = self.engine.optimizer_steps.excess(1 if self.step_count else math.inf)
         if steps:
             _check.warn(
                 f"the optimizer took {steps} steps since the last MetaTrainer.step(loss), which takes one itself: remove "

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check, _plotting
+from mlrsnet._features import loss_divisor
 from mlrsnet._files import hub, names, official, storage
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card, facts, result_lines
@@ -69,15 +70,9 @@ class Schedule:
 
         An untrained classifier's loss is about log(classes), so without `num_classes` the first loss is used.
         """
-        if self.net.loss_scale == "none":
-            return 1.0
-        if self.net.loss_scale == "log_classes" and num_classes is not None:
-            return float(np.log(num_classes))
-        return _check.positive(
-            name,
-            initial_loss,
-            "this schedule divides losses by it; pass initial_loss= a typical first loss",
-        )
+        divisor = loss_divisor(self.net.loss_scale, initial_loss, num_classes)
+        hint = "this schedule divides losses by it; pass initial_loss= a typical first loss"
+        return _check.positive(name, divisor, hint)
 
     def simulate(self, losses: Sequence[float], gamma: float = 1.0, *, num_classes: int | None = None) -> np.ndarray:
         """The LR for each loss, in a training of `len(losses)` steps.

@@ -4,7 +4,7 @@ loss -> schedule network -> factor x gamma -> `param_groups[i]["lr"]`, before th
 """
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class LearnedLR(LRScheduler):
     """Sets the LR of every step from that step's loss, with a learned schedule.
 
     The LR that the optimizer was made with is ignored: only the ratios between its parameter groups count. If LRs are
-    tensors, they are replaced by the schedule's own.
+    tensors, they are replaced by tensors that the scheduler owns.
 
     Call `step(loss)` between `loss.backward()` and `optimizer.step()`. With float LRs the work is done on the host. With
     tensor LRs it is done on their device and nothing is read back, so a whole training step fits into a CUDA graph.
@@ -72,7 +72,7 @@ class LearnedLR(LRScheduler):
         scale: float = 1.0,
         min_lr: float = 0.0,
         max_lr: float | None = None,
-        on_nonfinite: str = "hold",
+        on_nonfinite: Literal["hold", "raise"] = "hold",
         process_group: Group = None,
     ) -> None:
         # Like ReduceLROnPlateau, without the base class's __init__: it would wrap optimizer.step to check an order
@@ -85,7 +85,7 @@ class LearnedLR(LRScheduler):
         self.schedule = schedule if isinstance(schedule, Schedule) else Schedule.load(schedule)
         if initial_loss is not None:
             initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
-        self.engine = Engine(
+        self.engine = Engine(  # for this package and its integrations; not part of the stable API
             self.optimizer,
             make_rule(self.schedule, num_classes, scale, min_lr, max_lr),
             _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training"),
@@ -102,8 +102,15 @@ class LearnedLR(LRScheduler):
 
     @property
     def last_epoch(self) -> int:  # type: ignore[override]
-        """Steps so far, under the name that torch's schedulers have for it."""
+        """Calls of `step` with a loss, as the host has seen them; torch's name. `status()["step"]` counts the steps taken."""
         return self.engine.steps
+
+    @last_epoch.setter
+    def last_epoch(self, value: int) -> None:
+        raise TypeError(
+            "last_epoch must not be set: it counts losses, which an outer scheduler such as SequentialLR does not bring; use "
+            "LearnedLR on its own"
+        )
 
     @property
     def _step_count(self) -> int:  # type: ignore[override]
@@ -120,10 +127,10 @@ class LearnedLR(LRScheduler):
         return self.engine.losses.process_group
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
-        """Set the LR for the optimizer step that follows, from its loss, or the mean of it and of what was observed.
+        """Set the LR for the optimizer step that follows, from this batch's loss averaged with any observed losses.
 
-        With no loss and nothing observed, nothing changes, so frameworks may call `step()` as often as they like. Whoever
-        never brings a loss is told once.
+        With no loss and nothing observed, nothing changes, so frameworks may call `step()` as often as they like. Warns once
+        if no loss ever arrives.
         """
         loss = self.engine.losses.collect(loss)
         if loss is None:
@@ -146,7 +153,7 @@ class LearnedLR(LRScheduler):
         self.engine.optimizer_steps.trust()
 
     def extend(self, total_steps: int) -> None:
-        """Prolong the training to `total_steps` in all. Progress and phases follow from the next step on."""
+        """Extend the training to `total_steps` in all. Progress and phases follow from the next step on."""
         self.engine.extend(_check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow"))
 
     def get_last_lr(self) -> list[Any]:
@@ -174,9 +181,9 @@ class LearnedLR(LRScheduler):
         status = self.status()
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
-        self.engine.problems.tell_counted(status, self.schedule.card)
+        self.engine.problems.warn_counted(status, self.schedule.card)
         if self.is_relative and status["step"] and float(self.engine.backend.ratio) <= relative.SMALLEST_RATIO:
-            _check.warn(relative.UNMEASURED)
+            self.engine.problems.warn_once("unmeasured", relative.UNMEASURED)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, which `torch.load(weights_only=True)` reads; waits for the device."""
@@ -203,23 +210,27 @@ class LearnedLR(LRScheduler):
             )
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self.engine.ratios)
 
+    def __repr__(self) -> str:
+        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} of {self.total_steps})"
+
     def check(self) -> dict[str, Any]:
         """Old name: `report_problems()`, then `status()`."""
         _check.warn(
-            "LearnedLR.check() is now report_problems() and status(); it goes in version 0.3", DeprecationWarning
+            "LearnedLR.check() is now report_problems() and status(); it will be removed in version 0.3",
+            DeprecationWarning,
         )
         self.report_problems()
         return {**self.status()}
 
     def forget(self) -> None:
         """Old name of `discard`."""
-        _check.warn("LearnedLR.forget() is now discard(); it goes in version 0.3", DeprecationWarning)
+        _check.warn("LearnedLR.forget() is now discard(); it will be removed in version 0.3", DeprecationWarning)
         self.discard()
 
     def _check_idle(self) -> None:
-        """Tell once that `step()` is called and never brings a loss."""
+        """Warn once if `step()` is called and never brings a loss."""
         if not self.last_epoch:
-            self.engine.problems.tell(
+            self.engine.problems.warn_once(
                 "idle",
                 "LearnedLR.step() was called without a loss before any was seen, so the LR is still the optimizer's own: call "
                 "step(loss) between loss.backward() and optimizer.step(); Lightning and Transformers need the callback of "
@@ -227,11 +238,11 @@ class LearnedLR(LRScheduler):
             )
 
     def _check_order(self, loss: float | Tensor) -> None:
-        """Tell once that the optimizer did not step once after every `step(loss)`; replays of a graph are not seen here."""
+        """Warn once if the optimizer stepped before the first `step(loss)`, or twice after one. Graph replays are not seen."""
         counter = self.engine.optimizer_steps
         if is_captured(loss):
             counter.trust()
-        steps = counter.too_many(1 if self.last_epoch else 0)
+        steps = counter.excess(1 if self.last_epoch else 0)
         if steps and not self.last_epoch:
             _check.warn(
                 f"the optimizer took {steps} step(s) before the first LearnedLR.step(loss), at its own LR: call loss.backward(), "

@@ -72,13 +72,13 @@ class Snapshot(Status):
 class Moment(NamedTuple):
     """What the network reads at a step, for those who differentiate through it.
 
-    The network reads loss / divisor. alpha_t = clip(range * factor, min_lr, max_lr).
+    The network reads loss / divisor. alpha_t = clip(scale * factor, min_lr, max_lr).
     """
 
     divisor: float
     progress: float
     memory: Tensor
-    range: float
+    scale: float
 
 
 class Backend(Protocol):
@@ -145,7 +145,7 @@ def moment(backend: Backend, status: Status, total_steps: int, loss: float) -> M
         divisor=schedule.loss_divisor(first, rule.num_classes),
         progress=_features.progress(status["step"], total_steps),
         memory=backend.copy_memory().cpu(),
-        range=rule.scale * backend.optimizer_scale * gamma,
+        scale=rule.scale * backend.optimizer_scale * gamma,
     )
 
 

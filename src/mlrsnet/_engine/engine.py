@@ -1,4 +1,4 @@
-"""`Engine`: from a loss to the LRs of an optimizer's parameter groups. `LearnedLR` and `MetaTrainer` both hold one."""
+"""`Engine`: from a loss to the LRs of an optimizer's parameter groups. `LearnedLR` owns one, and shares it with `MetaTrainer`."""
 
 import math
 import weakref
@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from mlrsnet._engine import relative
 from mlrsnet._engine.contract import Backend, Rule, Snapshot
 from mlrsnet._engine.device import DeviceBackend
-from mlrsnet._engine.groups import device_of, initial_ratios, remember_initial_lrs, set_lr
+from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._engine.losses import Losses, is_captured
 from mlrsnet._engine.problems import Problems
@@ -23,7 +23,7 @@ class Engine:
     """Sets the LRs of an optimizer, one loss at a time.
 
     The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
-    `ratios` between the groups, `optimizer_steps` taken since the last loss, and `problems` told so far.
+    `ratios` between the groups, `optimizer_steps` taken since the last loss, and `problems` reported so far.
 
     Args:
         optimizer: the one that owns the parameter groups.
@@ -49,8 +49,8 @@ class Engine:
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.policy == "relative"
         self.ratios: list[float] = []
-        lr = float(optimizer.param_groups[remember_initial_lrs(optimizer)]["lr"])
-        device = device_of(optimizer.param_groups)
+        remember_initial_lrs(optimizer)
+        lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
         self.backend: Backend = (
             HostBackend(rule, total_steps, initial_loss, lr)
             if device is None
@@ -68,10 +68,10 @@ class Engine:
             self._measure()
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
-        self.backend.step(loss)
+        self.backend.step(loss)  # also writes param_groups[i]["lr"]
         self.steps += 1
-        if self.backend.on_host and self.problems.are_new(self.backend.carry[2:5]):
-            self.problems.tell_counted(self.backend.status(), self.rule.schedule.card)
+        if self.backend.on_host and self.problems.are_new(self.backend.carry.counters):
+            self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
 
     def extend(self, total_steps: int) -> None:
         """Set the number of steps of the whole training."""
@@ -79,12 +79,12 @@ class Engine:
         self.backend.extend(total_steps)
 
     def check_end(self, steps: int) -> None:
-        """Tell once that the training goes on after its end."""
+        """Warn once if the training goes on after its end."""
         if steps > self.total_steps:
-            self.problems.tell(
+            self.problems.warn_once(
                 "end",
                 f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
-                "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps) to prolong it",
+                "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps)",
             )
 
     def follow_groups(self) -> None:
@@ -94,19 +94,20 @@ class Engine:
 
     def bind(self) -> None:
         """Read the groups, and take over their LRs."""
-        groups, reference = self.optimizer.param_groups, remember_initial_lrs(self.optimizer)
+        remember_initial_lrs(self.optimizer)
+        groups, reference = self.optimizer.param_groups, reference_group(self.optimizer)
         if self.is_relative:
             relative.check(self.optimizer)
         else:
-            self.backend.optimizer_scale = optimizer_scale(groups[reference])
-        self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer, reference))
+            self.backend.optimizer_scale = optimizer_scale(reference)
+        self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer))
 
     def restore(self, saved: Snapshot, steps: int, total_steps: int) -> None:
-        """Continue from a snapshot. What was told before it stays told."""
+        """Continue from a snapshot, without repeating its warnings."""
         self.steps = steps
         self.extend(total_steps)
         self.backend.restore(saved)
-        self.problems.forgive(saved)
+        self.problems.mark_known(saved)
         self.optimizer_steps.take()
         self.bind()
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
@@ -116,7 +117,7 @@ class Engine:
         """|w| / |d| of the step that follows."""
         self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
         if self.backend.on_host and self.backend.ratio <= relative.SMALLEST_RATIO:
-            self.problems.tell("unmeasured", relative.UNMEASURED)
+            self.problems.warn_once("unmeasured", relative.UNMEASURED)
 
     def _read(self, loss: float | Tensor) -> float:
         """The loss as a number, finite where it has to be."""
@@ -133,7 +134,7 @@ class Engine:
         return value
 
     def _listen(self) -> None:
-        """Count the optimizer's steps. On a device, take over the LRs that its `load_state_dict` brings, between replays too."""
+        """Count the optimizer's steps. On a device, take over LRs that its `load_state_dict` brings, even between replays."""
         self.optimizer_steps.watch(self.optimizer)
         if not self.backend.on_host:
             own = weakref.ref(self)

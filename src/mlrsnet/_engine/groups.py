@@ -28,14 +28,19 @@ def device_of(groups: list[dict[str, Any]]) -> torch.device | None:
     return next((group["lr"].device for group in groups if isinstance(group["lr"], Tensor)), None)
 
 
-def remember_initial_lrs(optimizer: Optimizer) -> int:
-    """Keep every group's first LR as a float under `initial_lr`. Returns the index of the first that is not 0, else 0."""
+def remember_initial_lrs(optimizer: Optimizer) -> None:
+    """Keep every group's first LR as a float under `initial_lr`."""
     for group in optimizer.param_groups:
         group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
-    return next((i for i, group in enumerate(optimizer.param_groups) if group["initial_lr"]), 0)
 
 
-def initial_ratios(optimizer: Optimizer, reference: int) -> list[float]:
+def reference_group(optimizer: Optimizer) -> dict[str, Any]:
+    """The group whose LR is alpha: the first with an initial LR that is not 0, or simply the first."""
+    groups = optimizer.param_groups
+    return next((group for group in groups if group["initial_lr"]), groups[0])
+
+
+def initial_ratios(optimizer: Optimizer) -> list[float]:
     """The groups' initial LRs divided by the reference group's; all 1 if every one is 0."""
-    unit = optimizer.param_groups[reference]["initial_lr"]
+    unit = reference_group(optimizer)["initial_lr"]
     return [group["initial_lr"] / unit if unit else 1.0 for group in optimizer.param_groups]

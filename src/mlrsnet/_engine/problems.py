@@ -1,4 +1,4 @@
-"""What went wrong in a training, told to the user once each."""
+"""What went wrong in a training run: one warning each."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,26 +6,26 @@ from typing import Any
 from mlrsnet import _check
 from mlrsnet.card import Card
 
-COUNTED = ("nonfinite", "outside", "unusable")
+COUNTED = ("nonfinite", "unusable", "outside")
 """Counters of `Status` that a user hears about."""
 
 
 class Problems:
-    """Remembers what has been told. On a device, counters are seen when the host next reads them."""
+    """Remembers what has been said. On a device, counters are seen when the host next reads them."""
 
     def __init__(self) -> None:
-        self.told: set[str] = set()
+        self.warned: set[str] = set()
         self.known = dict.fromkeys(COUNTED, 0)
         self.seen: tuple[int, ...] = (0, 0, 0)
 
-    def tell(self, kind: str, message: str) -> None:
+    def warn_once(self, kind: str, message: str) -> None:
         """Warn, the first time only."""
-        if kind not in self.told:
-            self.told.add(kind)
+        if kind not in self.warned:
+            self.warned.add(kind)
             _check.warn(message)
 
-    def forgive(self, status: Mapping[str, Any]) -> None:
-        """Stay quiet about what has happened so far: a resumed run was told before."""
+    def mark_known(self, status: Mapping[str, Any]) -> None:
+        """Stay quiet about what has happened so far: a resumed run has warned before."""
         self.known = {kind: status[kind] for kind in COUNTED}
 
     def are_new(self, counts: tuple[int, ...]) -> bool:
@@ -35,7 +35,7 @@ class Problems:
         self.seen = counts
         return True
 
-    def tell_counted(self, status: Mapping[str, Any], card: Card) -> None:
+    def warn_counted(self, status: Mapping[str, Any], card: Card) -> None:
         """Warn about counters that have grown."""
         low, high = card.loss_range or (0.0, 0.0)
         messages = {
@@ -46,7 +46,7 @@ class Problems:
         }
         for kind, message in messages.items():
             if message and status[kind] > self.known[kind]:
-                self.tell(kind, message)
+                self.warn_once(kind, message)
 
 
 def no_range(losses: int) -> str:

@@ -15,8 +15,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 UNMEASURED = (
-    "the schedule's relative range could not be measured, so the LR is 0: call step(loss) after loss.backward() and before "
-    "zero_grad(), with weights that are not all 0"
+    "the schedule's relative range could not be measured, so the LR is practically 0: call step(loss) after loss.backward() and "
+    "before zero_grad(), with weights that are not all 0"
 )
 SMALLEST_RATIO = 1e-12
 """Before anything has been measured."""

@@ -20,7 +20,7 @@ KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot
 def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
-    engine.problems.tell_counted(snapshot, engine.rule.schedule.card)
+    engine.problems.warn_counted(snapshot, engine.rule.schedule.card)
     return {
         "version": VERSION,
         "schedule": schedule_number(engine.rule.schedule),

@@ -31,6 +31,11 @@ class Carry(NamedTuple):
     lr: Any
     memory: Any
 
+    @property
+    def counters(self) -> tuple[Any, ...]:
+        """nonfinite, unusable, outside."""
+        return self[2:5]
+
 
 def begin(memory: Any, lr: float) -> Carry:
     """Before the first step: the network's initial memory and the optimizer's own LR."""
@@ -63,7 +68,7 @@ def advance(
         carry: from the step before.
         loss: of this step.
         total_steps: of the whole training.
-        scale: every factor of the LR but gamma and the network's.
+        scale: the rule's scale, times the optimizer's, times |w| / |d| if the range is relative.
         network: the schedule's networks.
         operations: `HOST` or `DEVICE`, as the numbers are.
         num_classes: replaces the rule's, for trainings side by side that differ in it.
@@ -72,7 +77,7 @@ def advance(
     classes = rule.num_classes if num_classes is None else num_classes
     finite = o.isfinite(loss)
     initial_loss = o.where(o.isnan(carry.initial_loss), loss, carry.initial_loss)
-    phase = o.at_most(phases * carry.step // total_steps, phases - 1)
+    phase = _features.phase_index(carry.step, total_steps, phases, o)
 
     begins = carry.phase < 0
     renews = begins | (phase != carry.phase) if card.gamma.policy == "per-phase" else begins

@@ -30,7 +30,7 @@ class StepCounter:
         steps, self.steps = self.steps, 0
         return steps
 
-    def too_many(self, usual: float) -> int:
+    def excess(self, usual: float) -> int:
         """Steps since the last call if they are more than usual, the first time this happens; else 0."""
         steps = self.take()
         if self._told or steps <= usual:

@@ -43,7 +43,7 @@ class Unroll:
             scaled = torch.full((), float(step.loss) / moment.divisor, dtype=memory.dtype, device=memory.device)
             with torch.autocast("cpu", enabled=False):
                 factor, memory = predict(net, scaled, float(step.progress), memory)
-        return torch.clamp(moment.range * factor, rule.min_lr, rule.max_lr), memory
+        return torch.clamp(moment.scale * factor, rule.min_lr, rule.max_lr), memory
 
     def state(self) -> list[tuple[float, float, Tensor]]:
         """The steps as plain numbers and CPU tensors."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._engine.groups import initial_ratios, remember_initial_lrs
+from mlrsnet._engine.groups import initial_ratios, reference_group, remember_initial_lrs
 
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value. Returns the value to store, or raises an error that names both and the rule."""
@@ -67,8 +67,8 @@ class Baseline(Optimizer):
 
     def _ratios(self) -> tuple[dict[str, Any], list[float]]:
         """The group whose LR is alpha, and the initial ratio of every group's LR to it."""
-        reference = remember_initial_lrs(self)
-        return self.param_groups[reference], initial_ratios(self, reference)
+        remember_initial_lrs(self)
+        return reference_group(self), initial_ratios(self)
 
     def _skip(self, what: str) -> None:
         """Warn, once, that a step was skipped."""

@@ -1,4 +1,4 @@
-"""Trainings of any mix of tasks: those that share a step train in one population."""
+"""Trainings of any mix of tasks. Tasks with the same data, model, optimizer and batch size train in one population."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ P = TypeVar("P", bound=Policy)
 
 
 @dataclass(frozen=True)
-class Group(Generic[P]):
+class TaskGroup(Generic[P]):
     """Tasks that train in one population, by their indices, and what sets their LRs."""
 
     indices: list[int]
@@ -57,7 +57,7 @@ class Pool(Generic[P]):
         self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()
         self.at_once = AT_ONCE if device.type == "cuda" else 1
 
-    def train(self, tasks: Sequence[Task], values: Sequence[Tensor], fitness: Fitness) -> Iterator[Group[P]]:
+    def train(self, tasks: Sequence[Task], values: Sequence[Tensor], fitness: Fitness) -> Iterator[TaskGroup[P]]:
         """Train the tasks to their end. Yields each group of tasks as it finishes.
 
         On a GPU several groups train at the same time, taking turns: a step of small networks does not fill it.
@@ -67,7 +67,7 @@ class Pool(Generic[P]):
             values: for each task (members, ...), what its policy is configured with, one row per training.
             fitness: judges the outputs on the held-out examples.
         """
-        waiting, running = _grouped(tasks), deque[Group[P]]()
+        waiting, running = _grouped(tasks), deque[TaskGroup[P]]()
         while waiting or running:
             for indices in waiting[:]:
                 if len(running) == self.at_once:
@@ -89,15 +89,15 @@ class Pool(Generic[P]):
         tasks: Sequence[Task],
         values: Sequence[Tensor],
         fitness: Fitness,
-        running: deque[Group[P]],
-    ) -> Group[P] | None:
+        running: deque[TaskGroup[P]],
+    ) -> TaskGroup[P] | None:
         """Start a group; None if its population cannot train beside those that are running."""
         own = [tasks[index] for index in indices]
         population, policy = self._population(own, members=len(values[indices[0]]))
         if any(population.conflicts_with(other.training.population) for other in running):
             return None
         policy.configure(torch.cat([values[index] for index in indices]))
-        return Group(indices, policy, Training(population, own, fitness))
+        return TaskGroup(indices, policy, Training(population, own, fitness))
 
     def _population(self, tasks: Sequence[Task], members: int) -> tuple[Population, P]:
         key = (*tasks[0].kind, len(tasks), members)

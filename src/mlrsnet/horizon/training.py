@@ -75,7 +75,7 @@ class Training:
         return self.result
 
     def _judge(self) -> Trained:
-        losses, lrs = torch.cat(self.chunks, dim=2)
+        losses, lrs = torch.cat(self.chunks, dim=2)  # each chunk: (2, trainings, steps)
         fitness = self.fitness(*self.population.evaluate(self.tasks))
         if not isinstance(fitness, Tensor) or fitness.shape != losses.shape[:1]:
             raise ValueError(

@@ -18,7 +18,7 @@ from mlrsnet.lab import datasets, loop, methods
 )
 def test_an_old_name_works_and_names_the_new_one(module, name, new, value):
     with pytest.warns(
-        DeprecationWarning, match=f"^{module}.{name} is now {new}; the old name goes in version 0.3$"
+        DeprecationWarning, match=f"^{module}.{name} is now {new}; the old name will be removed in version 0.3$"
     ) as told:
         exec(f"from {module} import {name}", found := {})
     assert found[name] is value

@@ -411,7 +411,7 @@ def test_the_public_names_are_there():
 
 def test_the_old_name_of_held_out_tasks_works_and_says_the_new_one():
     with pytest.warns(
-        DeprecationWarning, match=r"mlrsnet.horizon.Rivals is now mlrsnet.horizon.HeldOut; the old name goes"
+        DeprecationWarning, match=r"mlrsnet.horizon.Rivals is now mlrsnet.horizon.HeldOut; the old name will be removed"
     ):
         assert mlrsnet.horizon.Rivals is HeldOut
     with pytest.raises(AttributeError, match=r"module 'mlrsnet.horizon' has no attribute 'Nothing'"):

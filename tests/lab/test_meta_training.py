@@ -300,7 +300,7 @@ def test_a_mistaken_preset_is_one_line(capsys, words, message):
 
 @pytest.mark.usefixtures("only_digits")
 def test_the_old_name_of_a_preset_still_works_and_says_the_new_one(capsys, tmp_path):
-    with pytest.warns(FutureWarning, match="--recipe is now --preset; the old option goes in version 0.3"):
+    with pytest.warns(FutureWarning, match="--recipe is now --preset; the old option will be removed in version 0.3"):
         code, _, err = run(
             capsys, "metatrain", "--recipe", "universal", *SHORT, "--data", tmp_path, "--out", "u.safetensors"
         )

@@ -102,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _preset(arguments: argparse.Namespace) -> str | None:
     if arguments.recipe is not None:
-        _check.warn("--recipe is now --preset; the old option goes in version 0.3", FutureWarning)
+        _check.warn("--recipe is now --preset; the old option will be removed in version 0.3", FutureWarning)
     preset: str | None = arguments.preset or arguments.recipe
     return None if preset is None else _check.one_of("--preset", preset, PRESETS)
 

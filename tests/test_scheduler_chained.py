@@ -10,7 +10,7 @@ from mlrsnet import LearnedLR
 def test_sequential_lr_is_refused_with_what_to_do(paper):
     optimizer = sgd()
     warm_up, lr = LinearLR(optimizer), LearnedLR(optimizer, paper, total_steps=9, num_classes=5)
-    with pytest.raises(TypeError, match="last_epoch must not be set: .* use LearnedLR on its own"):
+    with pytest.raises(TypeError, match=r"last_epoch must not be set: .* use LearnedLR on its own"):
         SequentialLR(optimizer, [warm_up, lr], milestones=[2])
 
 

@@ -122,6 +122,11 @@ class LearnedLR(LRScheduler):
         return self.engine.is_relative
 
     @property
+    def on_nonfinite(self) -> str:
+        """`hold` or `raise`."""
+        return self.engine.on_nonfinite
+
+    @property
     def process_group(self) -> Group:
         """Ranks whose losses are averaged."""
         return self.engine.losses.process_group

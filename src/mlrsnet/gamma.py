@@ -52,6 +52,11 @@ class Gamma:
             )
 
     @property
+    def is_relative(self) -> bool:
+        """Whether steps are fractions of the weights' length."""
+        return self.policy == "relative"
+
+    @property
     def needs_classes(self) -> bool:
         """Whether `num_classes` enters the range."""
         return self.policy not in ("fixed", "relative")

@@ -54,6 +54,8 @@ def test_host_and_device_engines_agree_step_by_step(schedule):
     host = HostBackend(rule, 20, None, 0.1)
     device = DeviceBackend(rule, 20, None, 0.1, torch.device("cpu"))
     device.bind([{"lr": 0.1}, {"lr": 0.3}], [1.0, 3.0])
+    for backend in (host, device):
+        backend.set_ratio(torch.tensor(2.5))  # |w| / |d|, as a relative range measures it
     for step in range(26):
         loss = math.nan if step in (0, 7) else 2.0 - 0.06 * step + 0.3 * math.sin(step)
         host.step(loss)
@@ -101,6 +103,7 @@ fused.kernel = FusedStep.build(rule, device)
 assert fused.kernel is not None
 for engine in (plain, fused):
     engine.bind([{"lr": lr} for lr in (0.1, 0.3, 0.0)], [1.0, 3.0, 0.0])
+    engine.set_ratio(torch.tensor(2.5))
 for step in range(16):
     loss = torch.tensor(math.nan if step in (0, 7) else 2.0 - 0.1 * step)
     plain.step(loss)

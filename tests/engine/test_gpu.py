@@ -95,6 +95,7 @@ def test_the_kernel_equals_the_torch_path(schedule):
     engines = [DeviceBackend(rule, STEPS, None, 0.1, device, fused=fused) for fused in (True, False)]
     for engine in engines:
         engine.bind([{"lr": lr} for lr in (0.1, 0.2, 0.0)], [1.0, 2.0, 0.0])
+        engine.set_ratio(torch.tensor(2.5))
     for step in range(STEPS + 5):
         loss = torch.tensor(math.nan if step in (0, 7) else 2.3 - 0.05 * step + 0.3 * math.sin(step), device="cuda")
         for engine in engines:

@@ -69,7 +69,7 @@ class DeviceBackend:
         self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
         self.counts = torch.zeros(6, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
-        self.ratio = torch.ones((), device=device)
+        self.ratio = torch.full((), relative.initial_ratio(rule), device=device)
         self._view(net.initial_state().to(device))
         self.carry.phase.fill_(-1)
         self.carry.lr.fill_(lr)

@@ -47,7 +47,7 @@ class Engine:
         self.optimizer, self.rule, self.total_steps = optimizer, rule, total_steps
         self.on_nonfinite, self.steps = on_nonfinite, 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
-        self.is_relative = rule.schedule.card.gamma.policy == "relative"
+        self.is_relative = rule.schedule.card.gamma.is_relative
         self.ratios: list[float] = []
         remember_initial_lrs(optimizer)
         lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
@@ -56,8 +56,6 @@ class Engine:
             if device is None
             else DeviceBackend(rule, total_steps, initial_loss, lr, device)
         )
-        if self.is_relative:
-            self.backend.ratio *= relative.SMALLEST_RATIO  # nothing has been measured
         self.bind()
         self._listen()
 

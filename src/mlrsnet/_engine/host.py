@@ -25,7 +25,7 @@ class HostBackend:
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
         self.rule, self.total_steps = rule, total_steps
-        self.optimizer_scale = self.ratio = 1.0
+        self.optimizer_scale, self.ratio = 1.0, relative.initial_ratio(rule)
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.carry = begin(self.nets[0].net.initial_state().numpy(), lr)
         self.history = array("d")

@@ -14,12 +14,19 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from mlrsnet._engine.contract import Rule
+
 UNMEASURED = (
     "the schedule's relative range could not be measured, so the LR is practically 0: call step(loss) after loss.backward() and "
     "before zero_grad(), with weights that are not all 0"
 )
 SMALLEST_RATIO = 1e-12
 """Before anything has been measured."""
+
+
+def initial_ratio(rule: Rule) -> float:
+    """|w| / |d| before the first step: nothing has been measured. 1 if the range is not relative."""
+    return SMALLEST_RATIO if rule.schedule.card.gamma.is_relative else 1.0
 
 
 def check(optimizer: Optimizer) -> None:

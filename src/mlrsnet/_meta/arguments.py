@@ -33,7 +33,7 @@ def check_kinds(
         raise TypeError(f"scaler must be a torch.amp.GradScaler or None, got {scaler!r}")
     if gamma is not None and not isinstance(gamma, Gamma):
         raise TypeError(f"gamma must be a mlrsnet.Gamma or None, got {gamma!r}: pass Gamma() for the paper's")
-    if gamma is not None and gamma.policy == "relative":
+    if gamma is not None and gamma.is_relative:
         raise ValueError("gamma must not be relative for Algorithm 1, got 'relative': use HorizonTrainer, or Gamma()")
 
 

@@ -104,7 +104,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
     schedule = Schedule.load(arguments.schedule)
     gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
     lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes)
-    print("step,loss,part of the weights" if schedule.card.gamma.policy == "relative" else "step,loss,lr")
+    print("step,loss,part of the weights" if schedule.card.gamma.is_relative else "step,loss,lr")
     for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):
         print(f"{step},{loss:g},{lr:.6g}")
 

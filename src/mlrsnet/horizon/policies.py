@@ -56,7 +56,7 @@ class Networks:
     ) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
-        self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.policy == "relative"
+        self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.is_relative
         self.weights = {
             name: torch.empty(members, 1, *weight.shape, dtype=dtype, device=device)
             for name, weight in schedule.net.named_parameters()

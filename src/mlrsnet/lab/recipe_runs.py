@@ -83,7 +83,7 @@ def _in_turn(jobs: Sequence[Job], trial_seed: int, make: Callable[[Job, dict[str
 
 
 def run_study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
-    """Compute a study below `out` and return its file. It takes up to a minute on the CPU, and is always computed anew."""
+    """Compute a study below `out` and return its file. It takes up to a minute on the CPU, and is computed every time."""
     chosen = STUDIES[_check.one_of("study", name, STUDIES)]
     _check.one_of("scale", scale, SCALES)
     _earlier(out, STUDY, name, scale)

@@ -163,7 +163,7 @@ def _in_order(plan: Plan) -> tuple[list[tuple[int, str]], str]:
 def parse(data: Any) -> Plan:
     """The plan of a recipe.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise ValueError(f"{RECIPE} has no name: run `mlrsnet reproduce` again, which writes it anew")
+        raise ValueError(f"{RECIPE} has no name: run `mlrsnet reproduce` again, which writes it again")
     targets = {
         (str(cell.get("row")), str(cell.get("column"))): _target(cell) for cell in map(table, _list(data, "cells"))
     }
@@ -185,7 +185,7 @@ def parse(data: Any) -> Plan:
 def parse_findings(data: Any) -> Findings:
     """The findings of a study.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("title"), str):
-        raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it anew")
+        raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it again")
     notes = tuple(map(str, _list(data, "notes")))
     return Findings(data["title"], str(data.get("scale") or ""), str(data.get("claim") or ""), notes, data)
 

@@ -1,4 +1,4 @@
-"""Examples that tasks draw their training and held-out sets from."""
+"""Examples that tasks draw their training and held-out sets from: classes to tell apart, or numbers to predict."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +11,21 @@ from mlrsnet import _check
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Inputs and the classes to predict from them.
+    """Inputs and the classes or numbers to predict from them.
 
     Args:
         inputs: (N, ...) tensor or array of examples: floats, or whole numbers for text.
-        targets: (N,) classes, or (N, L) with one class per position for sequences.
-        num_classes: if 0, the largest target plus one.
+        targets: (N,) classes, or (N, L) with one class per position for sequences. Floats, (N,) or (N, K), are numbers to
+            predict; the loss is then the mean squared error.
+        num_classes: if 0, the largest target plus one. For numbers it is K.
         name: appears in the schedule's card.
         mirrored: for pictures whose mirror image has the same class. Each is then mirrored half of the time.
         dtype: of floating-point inputs, `torch.float32` or `torch.float64`; others are converted.
 
     >>> Data(torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])).num_classes
     3
+    >>> Data(torch.randn(6, 3), torch.randn(6, 2)).is_regression
+    True
     """
 
     inputs: Tensor = field(repr=False)
@@ -38,14 +41,24 @@ class Data:
             raise ValueError(
                 f"inputs and targets must have the same length, at least 1; got {len(inputs)} and {len(targets)}"
             )
-        _check_targets(targets)
-        largest = int(targets.max())
-        num_classes = _check.whole_number("num_classes", self.num_classes or largest + 1, 2)
-        if num_classes <= largest:
-            raise ValueError(f"num_classes must be above the largest target {largest}, got {num_classes}")
         object.__setattr__(self, "inputs", _checked_inputs(inputs, self.dtype))
-        object.__setattr__(self, "targets", targets.long())
-        object.__setattr__(self, "num_classes", num_classes)
+        if targets.is_floating_point():
+            targets = _checked_numbers(targets, self.dtype)
+            object.__setattr__(self, "num_classes", _number_of_outputs(targets, self.num_classes))
+        else:
+            object.__setattr__(self, "num_classes", _number_of_classes(targets, self.num_classes))
+            targets = targets.long()
+        object.__setattr__(self, "targets", targets)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the targets are numbers, not classes."""
+        return self.targets.is_floating_point()
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether there is one class per position."""
+        return self.targets.ndim > 1 and not self.is_regression
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Data":
         """A copy on a device, its inputs in another floating-point type if one is given."""
@@ -65,12 +78,29 @@ def _tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def _check_targets(targets: Tensor) -> None:
-    rule = "targets must be classes, whole numbers from 0"
-    if targets.is_floating_point():
-        raise ValueError(f"{rule}, got {targets.dtype}: call .long()")
+def _number_of_classes(targets: Tensor, given: int) -> int:
     if int(targets.min()) < 0:
-        raise ValueError(f"{rule}, got {int(targets.min())}")
+        raise ValueError(f"targets must be classes, whole numbers from 0, or floats to predict, got {int(targets.min())}")
+    largest = int(targets.max())
+    number = _check.whole_number("num_classes", given or largest + 1, 2)
+    if number <= largest:
+        raise ValueError(f"num_classes must be above the largest target {largest}, got {number}")
+    return number
+
+
+def _checked_numbers(targets: Tensor, dtype: torch.dtype) -> Tensor:
+    if targets.ndim > 2 or not torch.isfinite(targets).all():
+        raise ValueError(
+            f"targets that are floats must be finite and of shape (N,) or (N, K), got {tuple(targets.shape)}: flatten them, "
+            "clean the data; classes must be whole numbers"
+        )
+    return targets.to(dtype).reshape(len(targets), -1)
+
+
+def _number_of_outputs(targets: Tensor, given: int) -> int:
+    if given not in (0, targets.shape[1]):
+        raise ValueError(f"num_classes must be left out for numbers to predict, got {given} for {targets.shape[1]} of them")
+    return targets.shape[1]
 
 
 def _checked_inputs(inputs: Tensor, dtype: torch.dtype) -> Tensor:

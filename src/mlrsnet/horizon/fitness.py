@@ -1,7 +1,8 @@
 """How good trained networks are on held-out data: one number per training, smaller is better.
 
 A fitness is any function (outputs, targets) -> (members,). Outputs are (members, examples, ..., classes), -inf for classes
-that a task does not have; targets are (members, examples, ...).
+that a task does not have; targets are (members, examples, ...). Targets that are floats are numbers to predict: then `calibrated`
+and `loss` are the mean squared error, divided by the variance of the targets so that tasks can be compared.
 """
 
 import math
@@ -26,6 +27,8 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     >>> loss(torch.zeros(3, 7, 10), torch.zeros(3, 7, dtype=torch.long)).tolist()
     [2.302..., 2.302..., 2.302...]
     """
+    if targets.is_floating_point():
+        return unexplained(outputs, targets)
     each = cross_entropy(at_least_single(outputs).flatten(0, -2), targets.flatten(), reduction="none")
     return each.view(len(outputs), -1).mean(1)
 
@@ -45,6 +48,8 @@ def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 24) -> Te
     >>> round(loss(outputs, targets).item(), 3), round(calibrated_loss(outputs, targets).item(), 3)
     (0.794, 0.637)
     """
+    if targets.is_floating_point():
+        return unexplained(outputs, targets)
     z = at_least_single(outputs).flatten(1, -2)  # (members, examples, classes)
     z = z - z.gather(-1, targets.flatten(1).unsqueeze(-1))  # then the loss is logsumexp(z)
 
@@ -67,8 +72,19 @@ def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 24) -> Te
     return tried.min(dim=0).values
 
 
+def unexplained(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error / variance of the targets: 1 for a network that predicts their mean.
+
+    >>> unexplained(torch.zeros(1, 4, 1), torch.tensor([[[-1.0], [1.0], [-1.0], [1.0]]])).tolist()
+    [1.0]
+    """
+    targets = at_least_single(targets)
+    variance = (targets - targets.mean(1, keepdim=True)).square().flatten(1).mean(1)
+    return (at_least_single(outputs) - targets).square().flatten(1).mean(1) / variance
+
+
 def error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The share of wrong answers. It is flat almost everywhere, so it is hard to learn from.
+    """The share of wrong answers; for classes only. It is flat almost everywhere, so it is hard to learn from.
 
     >>> error(torch.tensor([[[2.0, 1.0], [0.0, 1.0]]]), torch.tensor([[0, 0]])).tolist()
     [0.5]

@@ -3,6 +3,7 @@
 Policies work on the device and in place, and never wait for it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -24,6 +25,10 @@ class Policy(Protocol):
     def is_relative(self) -> bool:
         """Whether the LRs are relative to the length of the weights; see `mlrsnet._engine.relative`."""
 
+    @property
+    def structures(self) -> Sequence[str] | None:
+        """For measured steps, the structure of each member; see `measured`."""
+
     def configure(self, values: Tensor) -> None:
         """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
@@ -44,6 +49,8 @@ class Networks:
         dtype: in which they compute, that of the losses.
         fused: on CUDA, in float32, run a step of all `LSTMNet` or `TrendNet` in one Triton kernel.
     """
+
+    structures: Sequence[str] | None = None
 
     def __init__(
         self,
@@ -127,6 +134,7 @@ class Table:
     """
 
     is_relative = False
+    structures: Sequence[str] | None = None
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)
@@ -148,3 +156,41 @@ class Table:
         found = self.peaks * self.scale * self.factors.index_select(1, self.step).squeeze(1)
         self.step += 1
         return found
+
+
+class Decays(Table):
+    """A table of sizes: r = peak * scale * factor * min(1, average loss / first loss)^q, by the structure of each member.
+
+    The average looks back over `WINDOW` of the training. A loss that is not positive leaves the power at its smallest.
+
+    Args:
+        peaks: (members,) sizes, on the device and in the type of the losses.
+        exponents: (members,) q; 0 does not read the loss.
+        structures: (members) of `measured.STRUCTURES`.
+        most_steps: room for factors.
+    """
+
+    WINDOW, SMALLEST = 0.05, 1e-4
+
+    def __init__(self, peaks: Tensor, exponents: Tensor, structures: Sequence[str], most_steps: int) -> None:
+        super().__init__(peaks, most_steps)
+        self.exponents, self.structures = exponents, structures
+        self.first, self.sum = torch.ones_like(peaks), torch.zeros_like(peaks)
+        self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
+
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+        """See `Policy`."""
+        super().begin(total_steps, scale, num_classes)
+        self.sum.zero_()
+        self.total.zero_()
+        self.keep.fill_(math.exp(-1 / (self.WINDOW * total_steps)))
+
+    def lrs(self, losses: Tensor) -> Tensor:
+        """See `Policy`."""
+        losses = losses.to(self.peaks)
+        self.first.copy_(torch.where(self.step == 0, losses, self.first))
+        known = torch.isfinite(losses)
+        self.sum.copy_(torch.where(known, self.sum * self.keep + losses * (1 - self.keep), self.sum))
+        self.total.mul_(self.keep).add_(1 - self.keep)
+        fall = (self.sum / self.total / self.first).clamp(self.SMALLEST, 1.0)
+        return super().lrs(losses) * fall**self.exponents

@@ -12,6 +12,7 @@ from torch.nn.functional import log_softmax
 from mlrsnet._engine.capture import WARM_UP, captured
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.data import Data
+from mlrsnet.horizon.measured import Layout, Measured
 from mlrsnet.horizon.policies import Policy
 from mlrsnet.horizon.precision import float_type
 from mlrsnet.horizon.side_stream import SideStream
@@ -55,12 +56,12 @@ class Population:
         self.dtype, self.device, self.members, self.policy = float_type(precision), device, members, policy
         self.data = data if data.dtype == self.dtype else data.to(device, self.dtype)
         self.label_smoothing, self.clip_norm = task.label_smoothing, task.clip_norm
-        update = find(task.optimizer)
-        self.update: Update = Relative(update) if policy.is_relative else update
         self.models = StackedModels(task.fresh_model().to(device), trainings, precision)
+        self.update = self._update(find(task.optimizer))
         self.state = self.update.begin(self.models.rows.weights)
         self.weight_decay = torch.zeros(trainings, 1, dtype=self.dtype, device=device)
-        self.labels = None if self._is_text else torch.zeros(num_tasks, len(data.targets), device=device).long()
+        has_labels = not (data.is_sequence or data.is_regression)
+        self.labels = torch.zeros(num_tasks, len(data.targets), device=device).long() if has_labels else None
         self.masked = torch.zeros(trainings, data.num_classes, dtype=torch.bool, device=device)
         self.indices = torch.zeros(num_tasks, CHUNK, task.batch_size, dtype=torch.long, device=device)
         self.mirrored = torch.zeros(num_tasks, CHUNK, task.batch_size, dtype=torch.bool, device=device)
@@ -88,7 +89,9 @@ class Population:
                 self.labels[number] = task.labels().to(self.device)
         for name, value in self.update.begin(self.models.rows.weights).items():
             self.state[name].copy_(value)
-        scale = torch.full_like(self.weight_decay[:, 0], self.update.scale)
+        scale = torch.ones_like(self.weight_decay[:, 0]) * self.update.scale
+        if isinstance(self.update, Measured):
+            self.update.plan(self.state, tasks[0].total_steps)
         num_classes = [float(task.num_classes) for task in tasks for _ in range(self.members)]
         self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale))
         self.models.model.train()
@@ -133,9 +136,11 @@ class Population:
         self.models.model.train()
         return torch.cat(outputs, dim=1), torch.cat(targets, dim=1)
 
-    @property
-    def _is_text(self) -> bool:
-        return self.data.targets.ndim > 1
+    def _update(self, update: Update) -> Update | Measured:
+        """The task's update, with steps relative to the weights if the policy says so."""
+        if self.policy.structures is not None:
+            return Measured(update, Layout.of(self.models.rows), self.policy.structures)
+        return Relative(update) if self.policy.is_relative else update
 
     def _send(self, values: Tensor, buffer: Tensor) -> None:
         """Copy a chunk to the device. The host does not wait for it."""
@@ -183,19 +188,21 @@ class Population:
         outputs = self.models.outputs(inputs)
         if outputs.shape[-1] != self.data.num_classes:
             raise ValueError(
-                f"model must return one output for each of the {self.data.num_classes} classes of {self.data.name}, got "
+                f"model must return {self.data.num_classes} outputs for {self.data.name}, one for each class or number, got "
                 f"{outputs.shape[-1]}"
             )
         return outputs
 
     def _mask(self, outputs: Tensor) -> Tensor:
         """-inf for the classes that a task does not have."""
-        if self._is_text:
+        if self.labels is None:
             return outputs
         return outputs.masked_fill(self.masked.unsqueeze(1), -torch.inf)
 
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """(trainings,) mean cross-entropy, with label smoothing over the task's own classes."""
+        """(trainings,) mean cross-entropy, with label smoothing over the task's own classes; or mean squared error."""
+        if self.data.is_regression:
+            return (outputs.to(self.dtype) - targets).square().flatten(1).mean(1)
         log_p = log_softmax(self._mask(outputs.to(self.dtype)), dim=-1)
         losses = -log_p.gather(-1, targets.unsqueeze(-1)).flatten(1).mean(1)
         if self.label_smoothing:

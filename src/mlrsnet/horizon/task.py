@@ -70,7 +70,7 @@ class Task:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes the task tells apart."""
+        """The number of classes the task tells apart, or of numbers that it predicts."""
         return self.data.num_classes if self.classes is None else len(self.classes)
 
     @property
@@ -126,16 +126,17 @@ class Task:
             _check.positive("clip_norm", self.clip_norm)
 
     def _check_classes(self) -> None:
-        is_sequence = self.data.targets.ndim > 1
-        if self.classes is not None and (is_sequence or not _are_classes(self.classes, self.data.num_classes)):
+        has_labels = not self.data.is_sequence and not self.data.is_regression
+        if self.classes is not None and not (has_labels and _are_classes(self.classes, self.data.num_classes)):
             raise ValueError(
                 f"classes must be two or more different classes from 0 to {self.data.num_classes - 1}, and the data must have "
-                f"one target per example, got {self.classes!r}"
+                f"one class per example, got {self.classes!r}"
             )
-        if self.label_noise and is_sequence:
-            raise ValueError(
-                f"label_noise needs one target per example, got {self.label_noise} with sequences: leave it out"
-            )
+        for name in ("label_noise", "label_smoothing"):
+            allowed = has_labels or (name == "label_smoothing" and self.data.is_sequence)
+            if getattr(self, name) and not allowed:
+                kind = "numbers to predict" if self.data.is_regression else "sequences"
+                raise ValueError(f"{name} needs one class per example, got {getattr(self, name)} with {kind}: leave it out")
 
     def _split(self) -> None:
         """Hold out a random fifth of the examples of the task's classes."""

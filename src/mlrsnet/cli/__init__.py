@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
-from mlrsnet.cli import demo, doctor, metatrain, report, reproduce, runs, schedules, train
+from mlrsnet.cli import demo, doctor, metatrain, report, reproduce, runs, schedules, table, train
 from mlrsnet.cli.parser import Parser
 
-COMMANDS = (demo, reproduce, train, metatrain, runs, report, schedules, doctor)
+COMMANDS = (demo, reproduce, train, metatrain, runs, report, schedules, table, doctor)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -80,7 +80,9 @@ def _tensor(name: str, values: Any) -> Tensor:
 
 def _number_of_classes(targets: Tensor, given: int) -> int:
     if int(targets.min()) < 0:
-        raise ValueError(f"targets must be classes, whole numbers from 0, or floats to predict, got {int(targets.min())}")
+        raise ValueError(
+            f"targets must be classes, whole numbers from 0, or floats to predict, got {int(targets.min())}"
+        )
     largest = int(targets.max())
     number = _check.whole_number("num_classes", given or largest + 1, 2)
     if number <= largest:
@@ -99,7 +101,9 @@ def _checked_numbers(targets: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _number_of_outputs(targets: Tensor, given: int) -> int:
     if given not in (0, targets.shape[1]):
-        raise ValueError(f"num_classes must be left out for numbers to predict, got {given} for {targets.shape[1]} of them")
+        raise ValueError(
+            f"num_classes must be left out for numbers to predict, got {given} for {targets.shape[1]} of them"
+        )
     return targets.shape[1]
 
 

@@ -11,7 +11,7 @@ back over the last tenth of the training. How the matrices of a network come tog
 - `layer`: every matrix has its own LR; vectors have that of `together`
 - `absolute`: r is the LR, carried over to the optimizer by `gamma.optimizer_scale`
 
-A matrix is a tensor of two or more dimensions. Its length counts at least as sqrt(rows / 3), which torch's own initialisation gives.
+A matrix is a tensor of two or more dimensions. Its length counts as at least sqrt(rows / 3), that of torch's own initialisation.
 """
 
 import math

@@ -17,6 +17,9 @@ from mlrsnet._engine.step import Carry, begin
 from mlrsnet._numbers import DEVICE
 from mlrsnet.schedule import Schedule
 
+SETTLED = 0.3
+"""An average counts as settled when it has seen this share of its window."""
+
 
 class Policy(Protocol):
     """Gives each member an LR from its loss. Buffers are never replaced, because a captured step refers to them."""
@@ -159,23 +162,24 @@ class Table:
 
 
 class Decays(Table):
-    """A table of sizes: r = peak * scale * factor * min(1, average loss / first loss)^q, by the structure of each member.
+    """A table of sizes, with the loss read in two powers: r = peak * scale * factor * fall^q * rise^p.
 
-    The average looks back over `WINDOW` of the training. A loss that is not positive leaves the power at its smallest.
+    fall = min(1, average loss / first loss), rise = lowest average so far / average, both at least `SMALLEST`. The average looks
+    back over `WINDOW` of the training, at least over `SHORTEST` steps. A loss that is not positive leaves fall and rise at 1.
 
     Args:
         peaks: (members,) sizes, on the device and in the type of the losses.
-        exponents: (members,) q; 0 does not read the loss.
+        powers: (members, 2) q and p; 0 does not read the loss.
         structures: (members) of `measured.STRUCTURES`.
         most_steps: room for factors.
     """
 
-    WINDOW, SMALLEST = 0.05, 1e-4
+    WINDOW, SHORTEST, SMALLEST = 0.05, 10, 1e-4
 
-    def __init__(self, peaks: Tensor, exponents: Tensor, structures: Sequence[str], most_steps: int) -> None:
+    def __init__(self, peaks: Tensor, powers: Tensor, structures: Sequence[str], most_steps: int) -> None:
         super().__init__(peaks, most_steps)
-        self.exponents, self.structures = exponents, structures
-        self.first, self.sum = torch.ones_like(peaks), torch.zeros_like(peaks)
+        self.powers, self.structures = powers, structures
+        self.first, self.sum, self.lowest = torch.ones_like(peaks), torch.zeros_like(peaks), torch.zeros_like(peaks)
         self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
@@ -183,14 +187,19 @@ class Decays(Table):
         super().begin(total_steps, scale, num_classes)
         self.sum.zero_()
         self.total.zero_()
-        self.keep.fill_(math.exp(-1 / (self.WINDOW * total_steps)))
+        self.lowest.fill_(torch.inf)
+        self.keep.fill_(math.exp(-1 / max(self.SHORTEST, self.WINDOW * total_steps)))
 
     def lrs(self, losses: Tensor) -> Tensor:
         """See `Policy`."""
         losses = losses.to(self.peaks)
         self.first.copy_(torch.where(self.step == 0, losses, self.first))
-        known = torch.isfinite(losses)
-        self.sum.copy_(torch.where(known, self.sum * self.keep + losses * (1 - self.keep), self.sum))
+        known = torch.nan_to_num(losses, nan=torch.inf).clamp(max=100 * self.first.abs())
+        self.sum.mul_(self.keep).add_(known * (1 - self.keep))
         self.total.mul_(self.keep).add_(1 - self.keep)
-        fall = (self.sum / self.total / self.first).clamp(self.SMALLEST, 1.0)
-        return super().lrs(losses) * fall**self.exponents
+        level = (self.sum / self.total / self.first).clamp(min=self.SMALLEST)
+        settled = self.total > SETTLED
+        self.lowest.copy_(torch.where(settled, torch.minimum(self.lowest, level), self.lowest))
+        rise = (self.lowest / level).clamp(self.SMALLEST, 1.0)
+        fall = level.clamp(max=1.0)
+        return super().lrs(losses) * fall ** self.powers[:, 0] * rise ** self.powers[:, 1]

@@ -136,7 +136,9 @@ class Task:
             allowed = has_labels or (name == "label_smoothing" and self.data.is_sequence)
             if getattr(self, name) and not allowed:
                 kind = "numbers to predict" if self.data.is_regression else "sequences"
-                raise ValueError(f"{name} needs one class per example, got {getattr(self, name)} with {kind}: leave it out")
+                raise ValueError(
+                    f"{name} needs one class per example, got {getattr(self, name)} with {kind}: leave it out"
+                )
 
     def _split(self) -> None:
         """Hold out a random fifth of the examples of the task's classes."""

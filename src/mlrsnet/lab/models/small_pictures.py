@@ -1,5 +1,7 @@
 """Small convolutional networks of operations that `torch.func` can batch: hundreds of copies train at once."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from mlrsnet import _check
@@ -54,6 +56,6 @@ def _convolved(inputs: int, outputs: int, side: int = 3, stride: int = 1, groups
     return [convolution, nn.BatchNorm2d(outputs)]
 
 
-def _with_head(channels: int, width: int, num_classes: int, blocks: list[nn.Module]) -> nn.Sequential:
+def _with_head(channels: int, width: int, num_classes: int, blocks: Sequence[nn.Module]) -> nn.Sequential:
     first = [*_convolved(channels, width, stride=2), nn.ReLU()]
     return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, num_classes))

@@ -4,11 +4,14 @@ from mlrsnet.lab.screen.demo import show_demo
 from mlrsnet.lab.screen.meta_training import show_metatrain
 from mlrsnet.lab.screen.reproduce import show_recipes, show_report, show_reproduce
 from mlrsnet.lab.screen.runs import pack_runs, show_run, show_runs, unpack_runs
+from mlrsnet.lab.screen.table import show_fill, show_laws
 from mlrsnet.lab.screen.train import show_resume, show_train
 
 __all__ = [
     "pack_runs",
     "show_demo",
+    "show_fill",
+    "show_laws",
     "show_metatrain",
     "show_recipes",
     "show_report",

@@ -12,35 +12,41 @@ LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class Column:
-    """A linear decay with 5 % warm-up, times a power of the fall of the loss.
+    """A linear decay with 5 % warm-up, times powers of the fall and the rise of the loss; see `horizon.policies.Decays`.
 
-    structure: see `horizon.measured`. size: r, or the LR of plain SGD if absolute. power: q; 0 does not read the loss.
+    structure: see `horizon.measured`. size: r, or the LR of plain SGD if absolute. fall, rise: q and p; 0 does not read the
+    loss.
     """
 
     structure: str
     size: float
-    power: float = 0.0
+    fall: float = 0.0
+    rise: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.structure}|{self.size:g}|{self.power:g}"
+        return f"{self.structure}|{self.size:g}|{self.fall:g}|{self.rise:g}"
 
     @classmethod
     def parse(cls, text: str) -> "Column":
         """The reverse of `str`.
 
-        >>> Column.parse("together|0.04|0.25")
-        Column(structure='together', size=0.04, power=0.25)
+        >>> Column.parse("together|0.04|0.25|0")
+        Column(structure='together', size=0.04, fall=0.25, rise=0.0)
         """
         try:
-            structure, size, power = text.split("|")
-            found = cls(structure, float(size), float(power))
-        except ValueError:
-            raise ValueError(f"a column must be 'structure|size|power', such as together|0.04|0, got {text!r}") from None
+            structure, *numbers = text.split("|")
+            found = cls(structure, *map(float, numbers))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"a column must be 'structure|size|fall|rise', such as together|0.04|0.25|0, got {text!r}"
+            ) from None
         _check.one_of("structure", structure, STRUCTURES)
         return found
 
 
-def grid(structures: tuple[str, ...] = ("together",), powers: tuple[float, ...] = (0.0,)) -> tuple[Column, ...]:
+def grid(
+    structures: tuple[str, ...] = ("together",), powers: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
+) -> tuple[Column, ...]:
     """Absolute LRs, and all sizes of the structures with all powers."""
     absolute = tuple(Column("absolute", lr) for lr in LRS)
-    return (*absolute, *(Column(s, size, power) for s in structures for power in powers for size in SIZES))
+    return (*absolute, *(Column(s, size, *power) for s in structures for power in powers for size in SIZES))

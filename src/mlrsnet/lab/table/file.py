@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,16 @@ class Table:
             raise
         except Exception as error:  # a file that is not an .npz can fail in any way
             raise ValueError(f"{path} is not a table ({type(error).__name__}: {error}): make it again") from None
+
+
+def merged(tables: Sequence[Table]) -> Table:
+    """The rows of several tables with the same columns."""
+    columns = tables[0].columns
+    for table in tables:
+        if table.columns != columns:
+            raise ValueError(f"tables must have the same columns, got {columns} and {table.columns}: fit them apart")
+    whole = Table(columns)
+    for table in tables:
+        for name in ("kinds", "facts", "fitness", "losses", "early"):
+            getattr(whole, name).extend(getattr(table, name))
+    return whole

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,8 @@ def _add_row(table: Table, kind: Kind, columns: Sequence[Column], device: torch.
 
 
 def _policy(columns: Sequence[Column], total_steps: int, device: torch.device) -> Decays:
-    sizes, powers = (torch.tensor([getattr(c, name) for c in columns], device=device) for name in ("size", "power"))
+    sizes = torch.tensor([column.size for column in columns], device=device)
+    powers = torch.tensor([(column.fall, column.rise) for column in columns], device=device)
     return Decays(sizes, powers, [column.structure for column in columns], total_steps)
 
 
@@ -91,5 +93,5 @@ def _in_parts(losses: Tensor) -> Tensor:
     """(trainings, parts) means between `EDGES`."""
     steps = losses.shape[1]
     places = [round(edge * steps) for edge in EDGES]
-    parts = [losses[:, min(a, steps - 1) : max(b, a + 1)].mean(1) for a, b in zip(places, places[1:], strict=False)]
+    parts = [losses[:, min(a, steps - 1) : max(b, a + 1)].mean(1) for a, b in pairwise(places)]
     return torch.stack(parts, dim=1)

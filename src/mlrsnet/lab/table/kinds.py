@@ -7,7 +7,7 @@ regression, and fine-tuning on the same and on shifted data. Only the training p
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -97,20 +97,19 @@ class Kind:
         )
 
 
-def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), seed: int = 0, sources: str = "train") -> Kind:
+def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Sequence[str] = FAMILIES) -> Kind:
     """The kind of a number. Families take turns.
 
     >>> draw(3).family, draw(3) == draw(3)
     ('residual', True)
     """
-    random = generator("table", sources, seed, number)
-    family = FAMILIES[number % len(FAMILIES)]
-    pool = TRAINING if sources == "train" else VALIDATION
-    is_text = family in ("lstm", "transformer")
-    source = pick([one for one in pool if (one.side is None) == is_text], random).name
+    random = generator("table", number)
+    family = families[number % len(families)]
+    source = pick(TEXTS if family in ("lstm", "transformer") else PICTURES, random).name
     optimizer = pick(OPTIMIZERS, random)
-    long = horizons[1] if family in ("mlp", "deep", "regression") else min(horizons[1], 1500)
-    batch = pick((16, 32, 64, 128), random) if family in ("mlp", "deep", "regression", "tuning") else pick((16, 32), random)
+    batch = (
+        pick((16, 32, 64, 128), random) if family in ("mlp", "deep", "regression", "tuning") else pick((16, 32), random)
+    )
     classes = family not in ("lstm", "transformer", "regression")
     return Kind(
         number,
@@ -118,14 +117,14 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), seed: int = 0, 
         source,
         _network(family, random),
         optimizer,
-        log_uniform(horizons[0], max(horizons[0], long), random),
+        log_uniform(*horizons, random),
         batch,
         log_uniform(200, 20_000, random),
         weight_decay=pick(DECAYS.get(optimizer, OTHER_DECAYS), random),
         label_noise=pick((0.0, 0.0, 0.1, 0.2), random) if classes and family != "tuning" else 0.0,
         label_smoothing=pick((0.0, 0.0, 0.1), random) if classes else 0.0,
         clip_norm=pick({"lstm": (0.25, 1.0, None), "transformer": (1.0, None)}.get(family, (None,)), random),
-        target_scale=pick((1.0, 1.0, 0.01, 100.0), random) if family == "regression" else 1.0,
+        target_scale=pick((1.0, 1.0, 10.0), random) if family == "regression" else 1.0,
         start={"steps": pick((200, 1000), random), "shift": pick(SHIFTS, random)} if family == "tuning" else {},
         seed=int(torch.randint(2**31, (), generator=random)),
     )
@@ -160,7 +159,12 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
         return {"kind": "lstm", "width": pick((16, 32, 64), random)}
     if family == "transformer":
         init = pick(("torch", "gpt2"), random)
-        return {"kind": "transformer", "width": pick((16, 32, 64), random), "depth": pick((1, 2, 4), random), "init": init}
+        return {
+            "kind": "transformer",
+            "width": pick((16, 32, 64), random),
+            "depth": pick((1, 2, 4), random),
+            "init": init,
+        }
     if family == "regression":
         return mlp((1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
     return pick((lambda: mlp((1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random)()
@@ -192,7 +196,7 @@ def factory(network: dict[str, Any]) -> Factory:
             )
         else:
             channels, height, width = data.inputs.shape[1:]
-            own = {"residual": residual_net, "depthwise": depthwise_net}
+            own: dict[str, Callable[..., nn.Module]] = {"residual": residual_net, "depthwise": depthwise_net}
             shape = (channels, height, width)
             made = (
                 own[kind](shape, data.num_classes, **options)

@@ -1,0 +1,56 @@
+"""`mlrsnet table` on a terminal: a line per training, a line per law."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mlrsnet import _check
+from mlrsnet.lab.devices import resolve
+from mlrsnet.lab.table.columns import grid
+from mlrsnet.lab.table.compare import compare
+from mlrsnet.lab.table.file import Table, merged
+from mlrsnet.lab.table.fill import fill
+from mlrsnet.lab.table.kinds import FAMILIES, Kind, draw
+
+
+def show_fill(
+    file: Path,
+    *,
+    first: int,
+    rows: int,
+    horizons: tuple[int, int],
+    families: Sequence[str] | None,
+    seconds: float | None,
+    device: str,
+    root: Path | None,
+) -> None:
+    """Fill a table, with a line for each training."""
+    chosen = [_check.one_of("families", family, FAMILIES) for family in families or FAMILIES]
+    _check.whole_number("rows", rows)
+    columns = grid()
+    names = [str(column) for column in columns]
+
+    def tell(kind: Kind, fitness: np.ndarray) -> None:
+        best = int(fitness.argmin())
+        what = f"{kind.number:>6} {kind.family:12} {kind.optimizer:6} {kind.total_steps:>6} steps"
+        print(f"{what}  best {fitness[best]:.3f} at {names[best]}", flush=True)
+
+    table = fill(
+        file,
+        [draw(number, horizons=horizons, families=chosen) for number in range(first, first + rows)],
+        columns,
+        device=resolve(device),
+        root=root,
+        seconds=float("inf") if seconds is None else _check.positive("seconds", seconds),
+        on_row=tell,
+    )
+    print(f"{len(table)} trainings x {len(columns)} columns: {file}")
+
+
+def show_laws(files: Sequence[Path]) -> None:
+    """Every law, its mean and median gap on families it was not fitted on, and its exponents."""
+    table = merged([Table.load(file) for file in files])
+    print(f"{len(table)} trainings\n{'mean':>7} {'median':>7} {'worst':>7}  law")
+    for law in compare(table):
+        print(f"{law.mean:7.4f} {law.median:7.4f} {law.worst:7.2f}  {law.name}{law.in_words()}")

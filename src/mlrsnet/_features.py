@@ -29,6 +29,21 @@ SMALLEST_SPREAD = 1e-8
 FAST, SLOW = 0.02, 0.1
 """How far averages of the loss look back, as fractions of the training."""
 
+WARMUP = 0.05
+"""The share of a training over which a decay rises to its full height; it begins at a hundredth of it."""
+
+LEVEL_WINDOW, LEVEL_STEPS = 0.05, 10
+"""How far the level of the loss looks back: over this share of the training, at least over this many steps."""
+
+SETTLED = 0.3
+"""A level has settled when it has seen this share of its window."""
+
+MARGIN = 0.1
+"""A loss that falls by no more than this share may be noise."""
+
+SPIKE = 100.0
+"""A loss counts as at most this many times the first: a single spike must not hide what follows."""
+
 SMALLEST_FACTOR = 1e-12
 """The factor never becomes 0: an optimizer may divide by its LR, as Adam's capturable path does."""
 
@@ -56,10 +71,13 @@ def phase_index(step: Any, total_steps: Any, num_phases: int, operations: Operat
 def loss_divisor(loss_scale: str, initial_loss: Any, num_classes: Any, operations: Operations = HOST) -> Any:
     """s: what the loss is divided by before a network sees it.
 
-    An untrained classifier's loss is about log(classes), so the first loss stands in where `num_classes` is None.
+    An untrained classifier's loss is about log(classes), so the first loss stands in where `num_classes` is None, or NaN in a
+    tensor: where numbers are predicted.
     """
     if loss_scale == "none":
         return 1.0
+    if loss_scale == "log_classes" and isinstance(num_classes, Tensor):
+        return torch.where(torch.isnan(num_classes), initial_loss, torch.log(num_classes))
     if loss_scale == "log_classes" and num_classes is not None:
         return operations.log(num_classes)
     return initial_loss
@@ -105,6 +123,69 @@ class Averages(NamedTuple):
             3 * torch.sqrt(self.spread.clamp(min=SMALLEST_SPREAD)),
             self.first,
         ]
+
+
+class Level(NamedTuple):
+    """The level of the loss: its average divided by the first loss. All 0 before the first step.
+
+    known: 1 after the first step. before: the last progress. first: the first loss. sum, weight: of the average, which is
+    sum / weight. settled: the level when its average had settled, 0 before. lowest: the lowest level since then, 0 before.
+    caution: 1 - k, see `factor`; the only number that is set from outside.
+    """
+
+    known: Any
+    before: Any
+    first: Any
+    sum: Any
+    weight: Any
+    settled: Any
+    lowest: Any
+    caution: Any
+
+    def after(self, loss: Any, progress: Any, o: Operations) -> "Level":
+        """After one more loss. A level that means nothing, since the first loss is not positive, is 1."""
+        first = o.where(self.known == 0, loss, self.first)
+        most = SPIKE * o.where(first < 0, -first, first)
+        passed = o.where(progress > self.before, progress - self.before, 0.0 * progress)  # a growing horizon sets it back
+        fresh = 1 - o.exp(-o.clamp(passed / LEVEL_WINDOW, 0.0, 1 / LEVEL_STEPS))
+        sum_ = self.sum + fresh * (o.where(loss < most, loss, most) - self.sum)
+        weight = self.weight + fresh * (1 - self.weight)
+        level = self._replace(first=first, sum=sum_, weight=weight).level(o)
+        is_settled = weight > SETTLED
+        return Level(
+            known=0.0 * weight + 1.0,
+            before=progress,
+            first=first,
+            sum=sum_,
+            weight=weight,
+            settled=o.where(is_settled & (self.settled == 0), level, self.settled),
+            lowest=o.where(is_settled & ((self.lowest == 0) | (level < self.lowest)), level, self.lowest),
+            caution=self.caution,
+        )
+
+    def level(self, o: Operations) -> Any:
+        """Average / first loss, at least `SMALLEST_LOSS`; 1 while it is not known."""
+        usable = (self.weight > 0) & (self.first > 0)
+        ratio = self.sum / o.where(usable, self.weight * self.first, 0.0 * self.sum + 1.0)
+        return o.where(usable, o.clamp(ratio, SMALLEST_LOSS, SPIKE), 0.0 * self.sum + 1.0)
+
+    def factor(self, fall_power: Any, rise_power: Any, o: Operations) -> Any:
+        """min(1, level)^q * (lowest / level)^p * max(k, gain), with gain = 1 - level / settled / (1 - `MARGIN`).
+
+        The first makes steps shorter as the loss falls, the second when it rises again. The last keeps them at the share k
+        of their length until the loss has fallen: for networks that already know something, and could lose it.
+        """
+        level, one = self.level(o), 0.0 * self.sum + 1.0
+        rise = o.where(self.lowest > 0, self.lowest / level, one)
+        settled = o.where(self.settled > 0, self.settled, one)
+        gain = o.where(self.settled > 0, 1 - level / settled / (1 - MARGIN), one - 1)
+        waits = o.where(gain > 1 - self.caution, gain, 1 - self.caution)
+        return o.clamp(level, SMALLEST_LOSS, 1.0) ** fall_power * o.clamp(rise, SMALLEST_LOSS, 1.0) ** rise_power * waits
+
+
+def warm_up(progress: Any, o: Operations) -> Any:
+    """A straight line from a hundredth up to 1, over `WARMUP` of the training."""
+    return o.clamp(progress / WARMUP, 0.01, 1.0)
 
 
 def anneal(kind: str, factor: Tensor, progress: Tensor | float) -> Tensor:

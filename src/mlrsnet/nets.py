@@ -15,7 +15,19 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from mlrsnet import _check
-from mlrsnet._features import ANNEALS, INPUTS, LOSS_SCALES, Averages, anneal, phase_index, progress, stack_features
+from mlrsnet._features import (
+    ANNEALS,
+    INPUTS,
+    LOSS_SCALES,
+    Averages,
+    Level,
+    anneal,
+    phase_index,
+    progress,
+    stack_features,
+    warm_up,
+)
+from mlrsnet._numbers import DEVICE
 
 
 @dataclass(frozen=True)
@@ -248,6 +260,61 @@ class TrendNet(LSTMNet):
         return len(self.inputs) + 4
 
 
+class DecayNet(ScheduleNet):
+    """A warm-up and a linear decay, made shorter by what the loss says. Two weights, no hidden layer.
+
+        p = warm_up(u) * min(1, level)^q * (lowest / level)^p * max(k, gain) * (1 - u)
+
+    See `_features.Level`. k is 1 unless `careful` lowers it.
+
+    Args:
+        fall: q, of the level of the loss.
+        rise: p, of its rise above the lowest level so far.
+        inputs, loss_scale, sharpness, anneal: for files; they have one value each.
+
+    >>> net = DecayNet()
+    >>> factor, state = net(torch.tensor([2.3, 0.5]), net.initial_state())
+    >>> round(factor.item(), 3), state.shape
+    (1.0, torch.Size([8]))
+    """
+
+    def __init__(
+        self,
+        fall: float = 0.25,
+        rise: float = 3.0,
+        *,
+        inputs: tuple[str, ...] = ("loss", "progress"),
+        loss_scale: str = "none",
+        sharpness: float = 1.0,
+        anneal: str = "linear",
+    ) -> None:
+        super().__init__(inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
+        if self.inputs != ("loss", "progress") or (loss_scale, sharpness) != ("none", 1.0):
+            raise ValueError(
+                "a DecayNet reads ('loss', 'progress') with loss_scale='none' and sharpness=1, got "
+                f"{self.inputs!r}, {loss_scale!r} and {sharpness!r}: leave them out"
+            )
+        powers = [_check.not_negative("fall", fall), _check.not_negative("rise", rise)]
+        self.powers = nn.Parameter(torch.tensor(powers))
+
+    def initial_state(self, *batch: int) -> Tensor:
+        """Zeros."""
+        return self.powers.new_zeros(*batch, len(Level._fields))
+
+    @staticmethod
+    def careful(state: Tensor, share: float) -> Tensor:
+        """A state that keeps steps at this share of their length, k, until the loss has fallen."""
+        level = Level(*state.unbind(-1))
+        return torch.stack(level._replace(caution=torch.full_like(level.caution, 1 - share)), dim=-1)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `ScheduleNet`."""
+        loss, progress = features.unbind(-1)
+        level = Level(*state.unbind(-1)).after(loss, progress, DEVICE)
+        fall, rise = self.powers.unbind(-1)
+        return warm_up(progress, DEVICE) * level.factor(fall, rise, DEVICE), torch.stack(level, dim=-1)
+
+
 class MLPNet(ScheduleNet):
     """The memoryless network of Section 5.4: p = sigmoid(k (W2 relu(W1 x + b1) + b2)).
 
@@ -309,7 +376,7 @@ def unroll(phases: Sequence[ScheduleNet], losses: Tensor) -> Tensor:
     return torch.stack(factors)
 
 
-KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet, "MLPNet": MLPNet}
+KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet, "MLPNet": MLPNet, "DecayNet": DecayNet}
 
 
 def build_net(config: dict[str, Any]) -> ScheduleNet:

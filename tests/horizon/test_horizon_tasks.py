@@ -94,8 +94,10 @@ def test_data_moves_with_all_it_knows():
     [
         (torch.zeros(3, 2), torch.zeros(4).long(), {}, "inputs and targets must have the same length, .* got 3 and 4"),
         (torch.zeros(0, 2), torch.zeros(0).long(), {}, "at least 1; got 0 and 0"),
-        (torch.zeros(3, 2), torch.zeros(3), {}, "targets must be classes, whole numbers from 0, got torch.float32"),
-        (torch.zeros(2, 2), torch.tensor([-1, 1]), {}, "targets must be classes, whole numbers from 0, got"),
+        (torch.zeros(3, 2), torch.tensor([0.0, math.nan, 1.0]), {}, "targets that are floats must be finite"),
+        (torch.zeros(3, 2), torch.zeros(3, 2, 2), {}, r"of shape \(N,\) or \(N, K\), got \(3, 2, 2\)"),
+        (torch.zeros(3, 2), torch.zeros(3, 2), {"num_classes": 5}, "num_classes must be left out for numbers to predict"),
+        (torch.zeros(2, 2), torch.tensor([-1, 1]), {}, "targets must be classes, whole numbers from 0, or floats"),
         (torch.tensor([[0.0], [math.nan]]), torch.tensor([0, 1]), {}, "inputs must be finite, got NaN or infinite"),
         (torch.tensor([[0.0], [math.inf]]), torch.tensor([0, 1]), {}, "inputs must be finite, got NaN or infinite"),
         (
@@ -229,7 +231,7 @@ def test_tasks_that_differ_in_what_a_member_may_have_for_itself_are_of_one_kind(
         ({"classes": [0, 0]}, r"classes must be two or more .* got \[0, 0\]"),
         ({"classes": [0, 5]}, r"classes must be two or more .* got \[0, 5\]"),
         ({"classes": [0, 1.0]}, r"classes must be two or more .* got \[0, 1.0\]"),
-        ({"data": make_text(), "classes": [0, 1]}, r"classes must be .* one target per example, got \[0, 1\]"),
+        ({"data": make_text(), "classes": [0, 1]}, r"classes must be .* one class per example, got \[0, 1\]"),
         ({"train": torch.arange(10)}, "train and val must be given together, or neither"),
         ({"val": torch.arange(10)}, "train and val must be given together, or neither"),
     ],
@@ -503,7 +505,7 @@ def test_a_task_of_some_classes_takes_their_examples_only():
 
 def test_noise_on_the_targets_of_sequences_is_refused():
     with pytest.raises(
-        ValueError, match=r"label_noise needs one target per example, got 0.5 with sequences: leave it out"
+        ValueError, match=r"label_noise needs one class per example, got 0.5 with sequences: leave it out"
     ):
         Task(make_text(), lambda data: nn.Embedding(7, 7), 3, 4, label_noise=0.5)
 
@@ -517,7 +519,7 @@ def test_inputs_are_single_or_as_asked_for_and_bad_targets_are_told():
     assert kept.to("cpu", torch.float32).inputs.dtype == torch.float32
     with pytest.raises(ValueError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
         Data(wide, targets, dtype=torch.float16)
-    with pytest.raises(ValueError, match="targets must be classes, whole numbers from 0, got -1"):
+    with pytest.raises(ValueError, match="targets must be classes, whole numbers from 0, .* got -1"):
         Data(torch.zeros(2, 3), torch.tensor([-1, 1]))
 
 

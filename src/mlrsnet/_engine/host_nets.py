@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from mlrsnet import _features
-from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
+from mlrsnet._numbers import HOST
+from mlrsnet.nets import DecayNet, LSTMNet, MLPNet, ScheduleNet, TrendNet
 
 
 class HostNet:
@@ -86,6 +87,20 @@ class HostTrend(HostLSTM):
         return factor, np.concatenate((cells, layer))
 
 
+class HostDecay(HostNet):
+    """`DecayNet` in plain numbers."""
+
+    def __init__(self, net: DecayNet) -> None:
+        super().__init__(net)
+        self.powers = net.powers.tolist()
+
+    def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
+        """See `features.Level`."""
+        loss, progress = x.tolist()
+        level = _features.Level(*memory.tolist()).after(loss, progress, HOST)
+        return _features.warm_up(progress, HOST) * level.factor(*self.powers, HOST), np.array(level, dtype=memory.dtype)
+
+
 class HostMLP(HostNet):
     """`MLPNet` in numpy."""
 
@@ -104,7 +119,7 @@ def host_net(net: ScheduleNet) -> HostNet:
     """The fastest form of a network for single steps on the host."""
     if next(net.parameters()).dtype not in (torch.float32, torch.float64):  # numpy has no bfloat16
         net = copy.deepcopy(net).float()
-    twin = {LSTMNet: HostLSTM, TrendNet: HostTrend, MLPNet: HostMLP}.get(type(net), HostNet)
+    twin = {LSTMNet: HostLSTM, TrendNet: HostTrend, MLPNet: HostMLP, DecayNet: HostDecay}.get(type(net), HostNet)
     return twin(net)  # type: ignore[arg-type]
 
 

@@ -138,7 +138,7 @@ def _step(
     gamma = tl.where(renews & (fresh > 0) & (fresh < float("inf")), fresh, last_gamma)
     divisor = loss * 0.0 + 1.0
     if SCALE_BY_CLASSES:
-        divisor = loss * 0.0 + log_classes
+        divisor = tl.where(log_classes == log_classes, log_classes, initial_loss)  # NaN where numbers are predicted
     if SCALE_BY_FIRST:
         divisor = initial_loss
     usable = (gamma > 0) & (divisor > 0)

@@ -8,6 +8,8 @@ back over the last tenth of the training. How the matrices of a network come tog
 - `together`: sum of |D_l|^2 / sum of |w_l|^2 over the matrices l
 - `each`: the mean over the matrices of (|D_l| / |w_l|)^2
 - `middle`: the geometric mean of the same
+- `weighted`: as `together`, but matrix l counts min(m, n) / m for its m rows and n columns, as if it were square, and its length
+  as at most 3 sqrt(m / 3): an embedding with many rows, or with torch's initialisation, does not outweigh the others
 - `layer`: every matrix has its own LR; vectors have that of `together`
 - `absolute`: r is the LR, carried over to the optimizer by `gamma.optimizer_scale`
 
@@ -24,7 +26,10 @@ from torch import Tensor
 from mlrsnet.horizon.rows import Rows
 from mlrsnet.horizon.updates import State, Update
 
-STRUCTURES = ("absolute", "together", "each", "middle", "layer")
+STRUCTURES = ("absolute", "together", "each", "middle", "layer", "weighted")
+LONGEST = 9.0
+"""|w|^2 counts at most as this many times that of torch's initialisation."""
+
 WINDOW = 0.1
 """How far the mean looks back, as a share of the training."""
 
@@ -44,19 +49,23 @@ class Layout:
 
     owner: Tensor
     floors: Tensor
+    shares: Tensor
 
     @classmethod
     def of(cls, rows: Rows) -> "Layout":
         """The layout of a population's rows."""
         owner = torch.full(rows.weights.shape[1:], -1, device=rows.weights.device)
         floors: list[float] = []
+        shares: list[float] = []
         for view in rows.views.values():
             if view.ndim > 2:  # the first dimension is the member
                 start = view.storage_offset()
                 owner[start : start + view[0].numel()] = len(floors)
                 floors.append(view.shape[1] / 3)
+                shares.append(min(1.0, view[0, 0].numel() / view.shape[1]))
         owner[owner < 0] = len(floors)
-        return cls(owner, torch.tensor(floors, dtype=rows.weights.dtype, device=owner.device))
+        numbers = torch.tensor([floors, shares], dtype=rows.weights.dtype, device=owner.device)
+        return cls(owner, *numbers)
 
     @property
     def count(self) -> int:
@@ -141,6 +150,10 @@ class Measured:
         middle = relative.clamp(min=SMALLEST).log().mean(1, keepdim=True).exp()
         one = torch.where(self.codes == 2, relative.mean(1, keepdim=True), together)
         one = torch.where(self.codes == 3, middle, one)
+        shares = self.layout.shares
+        clipped = torch.minimum(lengths, LONGEST * self.layout.floors)
+        weighted = ((steps * shares).sum(1) / (clipped * shares).sum(1)).unsqueeze(1)
+        one = torch.where(self.codes == 5, weighted, one)
         return torch.cat((torch.where(self.codes == 4, relative, one), one), dim=1)
 
     def _observe(self, state: State, moved: Tensor, lengths: Tensor, steps: Tensor) -> None:

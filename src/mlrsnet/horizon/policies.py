@@ -162,24 +162,26 @@ class Table:
 
 
 class Decays(Table):
-    """A table of sizes, with the loss read in two powers: r = peak * scale * factor * fall^q * rise^p.
+    """A table of sizes, with the loss read in three ways: r = peak * scale * factor * fall^q * rise^p * max(k, gain).
 
     fall = min(1, average loss / first loss), rise = lowest average so far / average, both at least `SMALLEST`. The average looks
-    back over `WINDOW` of the training, at least over `SHORTEST` steps. A loss that is not positive leaves fall and rise at 1.
+    back over `WINDOW` of the training, at least over `SHORTEST` steps. gain = 1 - average / settled
+    / (1 - `MARGIN`): how far the loss has fallen since its average settled, beyond a margin for noise; k = 1 does not wait for it.
 
     Args:
         peaks: (members,) sizes, on the device and in the type of the losses.
-        powers: (members, 2) q and p; 0 does not read the loss.
+        powers: (members, 3) q, p and k; 0, 0 and 1 do not read the loss.
         structures: (members) of `measured.STRUCTURES`.
         most_steps: room for factors.
     """
 
-    WINDOW, SHORTEST, SMALLEST = 0.05, 10, 1e-4
+    WINDOW, SHORTEST, SMALLEST, MARGIN = 0.05, 10, 1e-4, 0.1
 
     def __init__(self, peaks: Tensor, powers: Tensor, structures: Sequence[str], most_steps: int) -> None:
         super().__init__(peaks, most_steps)
         self.powers, self.structures = powers, structures
         self.first, self.sum, self.lowest = torch.ones_like(peaks), torch.zeros_like(peaks), torch.zeros_like(peaks)
+        self.settled = torch.zeros_like(peaks)
         self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
@@ -188,6 +190,7 @@ class Decays(Table):
         self.sum.zero_()
         self.total.zero_()
         self.lowest.fill_(torch.inf)
+        self.settled.fill_(torch.nan)
         self.keep.fill_(math.exp(-1 / max(self.SHORTEST, self.WINDOW * total_steps)))
 
     def lrs(self, losses: Tensor) -> Tensor:
@@ -199,7 +202,10 @@ class Decays(Table):
         self.total.mul_(self.keep).add_(1 - self.keep)
         level = (self.sum / self.total / self.first).clamp(min=self.SMALLEST)
         settled = self.total > SETTLED
+        self.settled.copy_(torch.where(settled & self.settled.isnan(), level, self.settled))
+        gain = 1 - level / self.settled / (1 - self.MARGIN)
+        waits = torch.maximum(self.powers[:, 2], torch.nan_to_num(gain, nan=0.0).clamp(0, 1))
         self.lowest.copy_(torch.where(settled, torch.minimum(self.lowest, level), self.lowest))
         rise = (self.lowest / level).clamp(self.SMALLEST, 1.0)
         fall = level.clamp(max=1.0)
-        return super().lrs(losses) * fall ** self.powers[:, 0] * rise ** self.powers[:, 1]
+        return super().lrs(losses) * fall ** self.powers[:, 0] * rise ** self.powers[:, 1] * waits

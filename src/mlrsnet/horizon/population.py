@@ -3,6 +3,7 @@
 Members do not interact, so the gradient of the summed losses holds every member's own gradient.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -92,7 +93,8 @@ class Population:
         scale = torch.ones_like(self.weight_decay[:, 0]) * self.update.scale
         if isinstance(self.update, Measured):
             self.update.plan(self.state, tasks[0].total_steps)
-        num_classes = [float(task.num_classes) for task in tasks for _ in range(self.members)]
+        numbers = [math.nan if task.data.is_regression else float(task.num_classes) for task in tasks]
+        num_classes = [number for number in numbers for _ in range(self.members)]
         self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale))
         self.models.model.train()
 

@@ -22,9 +22,10 @@ class Column:
     size: float
     fall: float = 0.0
     rise: float = 0.0
+    wait: float = 1.0
 
     def __str__(self) -> str:
-        return f"{self.structure}|{self.size:g}|{self.fall:g}|{self.rise:g}"
+        return "|".join((self.structure, *(f"{x:g}" for x in (self.size, self.fall, self.rise, self.wait))))
 
     @classmethod
     def parse(cls, text: str) -> "Column":

@@ -80,7 +80,7 @@ def _add_row(table: Table, kind: Kind, columns: Sequence[Column], device: torch.
 
 def _policy(columns: Sequence[Column], total_steps: int, device: torch.device) -> Decays:
     sizes = torch.tensor([column.size for column in columns], device=device)
-    powers = torch.tensor([(column.fall, column.rise) for column in columns], device=device)
+    powers = torch.tensor([(column.fall, column.rise, column.wait) for column in columns], device=device)
     return Decays(sizes, powers, [column.structure for column in columns], total_steps)
 
 

@@ -81,12 +81,13 @@ class Kind:
             data, model = begin_trained(self, model, data)
         order = torch.randperm(len(data.inputs), generator=generator("table split", self.seed))
         held_out = min(VAL_SIZE, len(order) // 4)
+        train = order[held_out : held_out + self.train_size]
         return Task(
             data,
             model,
             self.total_steps,
-            self.batch_size,
-            train=order[held_out : held_out + self.train_size],
+            min(self.batch_size, len(train)),
+            train=train,
             val=order[:held_out],
             optimizer=self.optimizer,
             weight_decay=self.weight_decay,
@@ -125,9 +126,15 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
         label_smoothing=pick((0.0, 0.0, 0.1), random) if classes else 0.0,
         clip_norm=pick({"lstm": (0.25, 1.0, None), "transformer": (1.0, None)}.get(family, (None,)), random),
         target_scale=pick((1.0, 1.0, 10.0), random) if family == "regression" else 1.0,
-        start={"steps": pick((200, 1000), random), "shift": pick(SHIFTS, random)} if family == "tuning" else {},
+        start=_start(random) if family == "tuning" else {},
         seed=int(torch.randint(2**31, (), generator=random)),
     )
+
+
+def _start(random: torch.Generator) -> dict[str, Any]:
+    """A pre-training on a share of the data, and how the data changes after it."""
+    share, steps = pick((0.25, 0.75), random), pick((300, 3000), random)
+    return {"steps": steps, "share": share, "shift": pick(SHIFTS, random)}
 
 
 def _network(family: str, random: torch.Generator) -> dict[str, Any]:
@@ -223,8 +230,8 @@ def initialise(model: nn.Module, init: str) -> None:
 
 
 def begin_trained(kind: Kind, model: Factory, data: Data) -> tuple[Data, Factory]:
-    """The rest of the data after a pre-training on a quarter of it, shifted or not, and the network as it was then."""
-    cut = len(data.inputs) // 4
+    """The rest of the data after a pre-training on a part of it, shifted or not, and the network as it was then."""
+    cut = round(kind.start["share"] * len(data.inputs))
     shift = kind.start["shift"]
     inputs, targets = data.inputs[:cut], data.targets[:cut]
     if shift == "inverted":

@@ -26,6 +26,9 @@ NEAR_0, LARGEST = 0.05, 9.0
 SLOPE = 0.3
 """What a factor e beyond the grid costs."""
 
+AROUND = (-0.4, -0.2, 0.0, 0.2, 0.4)
+"""How far from its own size, in log r, a law is judged while it is fitted. It should not need to be exact."""
+
 STARTS = (0.03, 0.06, 0.1, 0.17, 0.28)
 """Sizes from which a fit begins: the mean gap has several minima."""
 
@@ -45,6 +48,10 @@ class Response:
         low, high = (self.gaps.gather(1, (left + k).unsqueeze(1)).squeeze(1) for k in (0, 1))
         beyond = torch.relu(grid[0] - log_size) + torch.relu(log_size - grid[-1])
         return low + (high - low) * share.clamp(0, 1) + SLOPE * beyond
+
+    def near(self, log_size: Tensor) -> Tensor:
+        """(rows,) mean gap at sizes around each training's own: without kinks that a fit would stop in."""
+        return torch.stack([self.at(log_size + away) for away in AROUND]).mean(0)
 
     def rows(self, chosen: Tensor) -> "Response":
         """Of some of the trainings."""
@@ -107,7 +114,7 @@ def fit(x: Tensor, response: Response, *, steps: int = 200, shrink: float = 1e-3
         theta.requires_grad_()
         optimizer = torch.optim.Adam([theta], lr=0.03)
         for _ in range(steps):
-            mean = response.at(x @ theta).mean() + shrink * theta[1:].square().sum()
+            mean = response.near(x @ theta).mean() + shrink * theta[1:].square().sum()
             optimizer.zero_grad()
             mean.backward()
             optimizer.step()
@@ -130,7 +137,7 @@ def network_cross_validated(x: Tensor, response: Response, families: Sequence[st
     found = torch.empty(len(x))
     for family in sorted(set(families)):
         own = torch.tensor([one == family for one in families])
-        mean, std = x[~own].mean(0), x[~own].std(0).clamp(min=1e-3)
+        mean, std = x[~own].mean(0), x[~own].std(0, correction=0).clamp(min=1e-3)
         net = _fit_network((x[~own] - mean) / std, response.rows(~own), hidden)
         with torch.no_grad():
             found[own] = response.rows(own).at(net((x[own] - mean) / std).squeeze(1))
@@ -147,6 +154,6 @@ def _fit_network(x: Tensor, response: Response, hidden: int) -> nn.Module:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
     for _ in range(300):
         optimizer.zero_grad()
-        response.at(net(x).squeeze(1)).mean().backward()
+        response.near(net(x).squeeze(1)).mean().backward()
         optimizer.step()
     return net

@@ -8,7 +8,7 @@ from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import Data, HorizonTrainer, TaskSampler
 from mlrsnet.metatrain import MetaTrainer
-from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet, TrendNet
+from mlrsnet.nets import DecayNet, LSTMNet, MLPNet, ScheduleNet, TrendNet
 from mlrsnet.pretrained import load_any as _load_any
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
@@ -17,6 +17,7 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "Card",
     "Data",
+    "DecayNet",
     "Gamma",
     "HorizonTrainer",
     "LSTMNet",

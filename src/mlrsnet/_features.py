@@ -146,7 +146,9 @@ class Level(NamedTuple):
         """After one more loss. A level that means nothing, since the first loss is not positive, is 1."""
         first = o.where(self.known == 0, loss, self.first)
         most = SPIKE * o.where(first < 0, -first, first)
-        passed = o.where(progress > self.before, progress - self.before, 0.0 * progress)  # a growing horizon sets it back
+        passed = o.where(
+            progress > self.before, progress - self.before, 0.0 * progress
+        )  # a growing horizon sets it back
         fresh = 1 - o.exp(-o.clamp(passed / LEVEL_WINDOW, 0.0, 1 / LEVEL_STEPS))
         sum_ = self.sum + fresh * (o.where(loss < most, loss, most) - self.sum)
         weight = self.weight + fresh * (1 - self.weight)
@@ -180,7 +182,9 @@ class Level(NamedTuple):
         settled = o.where(self.settled > 0, self.settled, one)
         gain = o.where(self.settled > 0, 1 - level / settled / (1 - MARGIN), one - 1)
         waits = o.where(gain > 1 - self.caution, gain, 1 - self.caution)
-        return o.clamp(level, SMALLEST_LOSS, 1.0) ** fall_power * o.clamp(rise, SMALLEST_LOSS, 1.0) ** rise_power * waits
+        return (
+            o.clamp(level, SMALLEST_LOSS, 1.0) ** fall_power * o.clamp(rise, SMALLEST_LOSS, 1.0) ** rise_power * waits
+        )
 
 
 def warm_up(progress: Any, o: Operations) -> Any:

@@ -96,7 +96,12 @@ def test_data_moves_with_all_it_knows():
         (torch.zeros(0, 2), torch.zeros(0).long(), {}, "at least 1; got 0 and 0"),
         (torch.zeros(3, 2), torch.tensor([0.0, math.nan, 1.0]), {}, "targets that are floats must be finite"),
         (torch.zeros(3, 2), torch.zeros(3, 2, 2), {}, r"of shape \(N,\) or \(N, K\), got \(3, 2, 2\)"),
-        (torch.zeros(3, 2), torch.zeros(3, 2), {"num_classes": 5}, "num_classes must be left out for numbers to predict"),
+        (
+            torch.zeros(3, 2),
+            torch.zeros(3, 2),
+            {"num_classes": 5},
+            "num_classes must be left out for numbers to predict",
+        ),
         (torch.zeros(2, 2), torch.tensor([-1, 1]), {}, "targets must be classes, whole numbers from 0, or floats"),
         (torch.tensor([[0.0], [math.nan]]), torch.tensor([0, 1]), {}, "inputs must be finite, got NaN or infinite"),
         (torch.tensor([[0.0], [math.inf]]), torch.tensor([0, 1]), {}, "inputs must be finite, got NaN or infinite"),
@@ -519,7 +524,7 @@ def test_inputs_are_single_or_as_asked_for_and_bad_targets_are_told():
     assert kept.to("cpu", torch.float32).inputs.dtype == torch.float32
     with pytest.raises(ValueError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
         Data(wide, targets, dtype=torch.float16)
-    with pytest.raises(ValueError, match="targets must be classes, whole numbers from 0, .* got -1"):
+    with pytest.raises(ValueError, match=r"targets must be classes, whole numbers from 0, .* got -1"):
         Data(torch.zeros(2, 3), torch.tensor([-1, 1]))
 
 

@@ -365,7 +365,7 @@ def test_bad_arguments_are_named(changes, message):
 def test_what_a_fitness_or_a_model_returns_is_checked():
     with pytest.raises(ValueError, match=r"fitness must return one number per training, a tensor of shape \(8,\), got"):
         trainer(fitness=lambda outputs, targets: outputs.sum(), held_out_tasks=0).step()
-    with pytest.raises(ValueError, match="model must return 3 outputs for data, .* got 5"):
+    with pytest.raises(ValueError, match=r"model must return 3 outputs for data, .* got 5"):
         trainer(TaskSampler([DATA], [lambda data: nn.Linear(4, 5)], val_size=80), held_out_tasks=0).step()
 
     class Recurrent(nn.LSTM):

@@ -92,13 +92,15 @@ class HostDecay(HostNet):
 
     def __init__(self, net: DecayNet) -> None:
         super().__init__(net)
-        self.powers = net.powers.tolist()
+        self.fall, self.rise = net.powers.tolist()
 
     def __call__(self, x: np.ndarray, memory: np.ndarray) -> tuple[float, np.ndarray]:
         """See `features.Level`."""
         loss, progress = x.tolist()
         level = _features.Level(*memory.tolist()).after(loss, progress, HOST)
-        return _features.warm_up(progress, HOST) * level.factor(*self.powers, HOST), np.array(level, dtype=memory.dtype)
+        return _features.warm_up(progress, HOST) * level.factor(self.fall, self.rise, HOST), np.array(
+            level, dtype=memory.dtype
+        )
 
 
 class HostMLP(HostNet):

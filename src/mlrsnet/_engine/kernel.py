@@ -19,7 +19,7 @@ from torch.nn.utils import vector_to_parameters
 from mlrsnet import _features
 from mlrsnet._engine.contract import Rule
 from mlrsnet.gamma import POLICIES
-from mlrsnet.nets import LSTMNet, ScheduleNet, TrendNet
+from mlrsnet.nets import DecayNet, LSTMNet, ScheduleNet, TrendNet
 
 NUM_WARPS = 8
 LARGEST_HIDDEN = 64
@@ -89,15 +89,55 @@ def _averages(place, loss, progress, taken, smallest_loss, fast_window, slow_win
     return known, before, first, fast, slow, spread
 
 
+@triton.jit
+def _power(x, exponent):
+    return tl.exp(exponent * tl.log(x))
+
+
+@triton.jit
+def _within(x, low, high):
+    return tl.minimum(tl.maximum(x, low), high)
+
+
+@triton.jit
+def _decay(
+    place, weights, loss, progress, smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike
+):
+    """`_features.Level` after one more loss, and the factor of a `DecayNet`. The caller stores the level if it is taken."""
+    known, before, last_first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
+    sum, weight = tl.load(place + 3), tl.load(place + 4)
+    settled, lowest, caution = tl.load(place + 5), tl.load(place + 6), tl.load(place + 7)
+    first = tl.where(known == 0, loss, last_first)
+    most = spike * tl.abs(first)
+    passed = tl.maximum(progress - before, 0.0)
+    fresh = 1.0 - tl.exp(-tl.minimum(passed / level_window, 1.0 / level_steps))
+    sum += fresh * (tl.minimum(loss, most) - sum)
+    weight += fresh * (1.0 - weight)
+    usable = (weight > 0) & (first > 0)
+    ratio = sum / tl.where(usable, weight * first, 1.0)
+    level = tl.where(usable, _within(ratio, smallest_loss, spike), 1.0)
+    is_settled = weight > settled_share
+    settled = tl.where(is_settled & (settled == 0), level, settled)
+    lowest = tl.where(is_settled & ((lowest == 0) | (level < lowest)), level, lowest)
+    rise = tl.where(lowest > 0, lowest / level, 1.0)
+    gain = tl.where(settled > 0, 1.0 - level / tl.where(settled > 0, settled, 1.0) / (1.0 - margin), 0.0)
+    factor = _power(_within(level, smallest_loss, 1.0), tl.load(weights))
+    factor *= _power(_within(rise, smallest_loss, 1.0), tl.load(weights + 1))
+    factor *= tl.maximum(gain, 1.0 - caution) * _within(progress / warmup, 0.01, 1.0)
+    return factor, first, sum, weight, settled, lowest
+
+
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
     loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     smallest_loss, smallest_spread, fast_window, slow_window,
+    warmup, level_window, level_steps, settled_share, margin, spike,
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
+    DECAY: tl.constexpr, MEMORY: tl.constexpr,
     STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
     if MEMBERS:  # each member has its own loss, state, weights, scale and number of classes
@@ -105,7 +145,7 @@ def _step(
         loss_pointer += member
         counts += 6 * member
         values += 3 * member
-        memory += 2 * (LAYERS + TREND) * HIDDEN * member
+        memory += MEMORY * member
         weights += PHASES * STRIDE * member
         group_lrs += num_groups * member
         history += history_size * member
@@ -189,8 +229,13 @@ def _step(
         tl.store(memory + 2 * layer * HIDDEN + cells, tl.where(taken, x, h), mask=real)
         tl.store(memory + (2 * layer + 1) * HIDDEN + cells, tl.where(taken, c_after, c), mask=real)
 
-    z = tl.sum(tl.load(w + cells) * x, axis=0) + tl.load(w + BLOCK)
-    factor = _sigmoid(sharpness * z)
+    if DECAY:
+        factor, first, sum, weight, settled, lowest = _decay(
+            memory, w, clipped, progress, smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike
+        )
+    else:
+        z = tl.sum(tl.load(w + cells) * x, axis=0) + tl.load(w + BLOCK)
+        factor = _sigmoid(sharpness * z)
     if ANNEAL:
         factor = factor * (1.0 - progress)
     lr = scale * gamma * tl.maximum(factor, smallest_factor)
@@ -209,6 +254,14 @@ def _step(
     tl.store(values, tl.where(taken, initial_loss, first_loss))
     tl.store(values + 1, tl.where(taken, gamma, last_gamma))
     tl.store(values + 2, lr)
+    if DECAY:
+        tl.store(memory, 1.0, mask=taken)
+        tl.store(memory + 1, progress, mask=taken)
+        tl.store(memory + 2, first, mask=taken)
+        tl.store(memory + 3, sum, mask=taken)
+        tl.store(memory + 4, weight, mask=taken)
+        tl.store(memory + 5, settled, mask=taken)
+        tl.store(memory + 6, lowest, mask=taken)
     if TREND:
         tl.store(averages, known)
         tl.store(averages + 1, before)
@@ -223,30 +276,34 @@ class FusedStep:
 
     def __init__(self, rule: Rule, device: torch.device) -> None:
         self.rule, card, net = rule, rule.schedule.card, rule.schedule.net
-        assert isinstance(net, LSTMNet)
+        is_decay = isinstance(net, DecayNet)
+        layers, hidden = (0, 1) if is_decay else (net.num_layers, net.hidden_size)
         classes = rule.num_classes or 2  # unused without num_classes
-        self.block = max(16, triton.next_power_of_2(net.hidden_size))
+        self.block = max(16, triton.next_power_of_2(hidden))
         self.weights = self._stack(rule.schedule.phases).to(device)
         low, high = card.warn_outside
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,
             net.sharpness, _features.LARGEST_FEATURE, _features.SMALLEST_FACTOR, _features.SMALLEST_LOSS, _features.SMALLEST_SPREAD,
-            _features.FAST, _features.SLOW,
+            _features.FAST, _features.SLOW, _features.WARMUP, _features.LEVEL_WINDOW, float(_features.LEVEL_STEPS),
+            _features.SETTLED, _features.MARGIN, _features.SPIKE,
         )  # fmt: skip
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,
-            "LAYERS": net.num_layers,
-            "INPUTS": net.cells[0].i2h[0].in_features,  # type: ignore[index,union-attr]
+            "LAYERS": layers,
+            "INPUTS": 0 if is_decay else net.cells[0].i2h[0].in_features,  # type: ignore[index,union-attr]
             "LOSS_INPUT": net.inputs.index("loss") if "loss" in net.inputs else -1,
             "PROGRESS_INPUT": net.inputs.index("progress") if "progress" in net.inputs else -1,
-            "HIDDEN": net.hidden_size,
+            "HIDDEN": hidden,
             "POLICY": POLICIES.index(card.gamma.policy),
             "PERPLEXITY": card.gamma.statistic == "perplexity",
             "SCALE_BY_CLASSES": by_classes,
             "SCALE_BY_FIRST": net.loss_scale != "none" and not by_classes,
             "ANNEAL": net.anneal == "linear",
             "TREND": isinstance(net, TrendNet),
+            "DECAY": is_decay,
+            "MEMORY": net.initial_state().numel(),
             "STRIDE": self.weights.shape[1],
             "BLOCK": self.block,
         }
@@ -255,9 +312,9 @@ class FusedStep:
     def build(cls, rule: Rule, device: torch.device) -> "FusedStep | None":
         """The kernel for a rule, or None if it cannot compute the rule's network."""
         net = rule.schedule.net
-        if type(net) not in (LSTMNet, TrendNet) or not isinstance(net, LSTMNet):
+        if type(net) not in (LSTMNet, TrendNet, DecayNet) or next(net.parameters()).dtype != torch.float32:
             return None
-        fits = net.hidden_size <= LARGEST_HIDDEN and net.out.weight.dtype == torch.float32
+        fits = not isinstance(net, LSTMNet) or net.hidden_size <= LARGEST_HIDDEN
         return cls(rule, device) if fits else None
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
@@ -265,7 +322,7 @@ class FusedStep:
         self.weights.copy_(self._stack(nets))
 
     def _stack(self, nets: Sequence[ScheduleNet]) -> Tensor:
-        return torch.stack([_flat(net, self.block) for net in nets if isinstance(net, LSTMNet)])
+        return torch.stack([_flat(net, self.block) for net in nets])
 
     def __call__(
         self,
@@ -297,7 +354,6 @@ class FusedMembers:
 
     def __init__(self, step: FusedStep, members: int) -> None:
         self.step, net = step, step.rule.schedule.net
-        assert isinstance(net, LSTMNet)
         self.weights = step.weights.new_empty(members, step.weights.shape[1])
         self.ratios = self.weights.new_ones(1)
         self.unused = self.weights.new_empty(members, 1)
@@ -329,13 +385,18 @@ class FusedMembers:
         )  # fmt: skip
 
 
-def _flat(net: LSTMNet, block: int) -> Tensor:
-    """The weights in the order the kernel reads them. Every matrix is padded with zeros to whole blocks.
+def _flat(net: ScheduleNet, block: int) -> Tensor:
+    """The weights in the order the kernel reads them: the powers of a `DecayNet`, or the matrices of an `LSTMNet`.
+
+    Every matrix is padded with zeros to whole blocks.
 
     For each cell: W1's part for x (for the first cell transposed, and its few inputs not padded), W1's part for h, b1
     (both parts), W2's part for x gate by gate, W2's part for h gate by gate, b2. Then W3 and b3. Padded cells stay
     exactly 0.
     """
+    if isinstance(net, DecayNet):
+        return net.powers.detach().clone()
+    assert isinstance(net, LSTMNet)
     parts, size = [], net.hidden_size
     for layer, cell in enumerate(net.cells):
         W1, b1, W2, b2 = cell.matrices()  # type: ignore[operator]
@@ -351,7 +412,7 @@ def _flat(net: LSTMNet, block: int) -> Tensor:
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-def _places(net: LSTMNet, block: int) -> tuple[Tensor, Tensor, Tensor]:
+def _places(net: ScheduleNet, block: int) -> tuple[Tensor, Tensor, Tensor]:
     """Where each number of `_flat` comes from: a constant plus up to two entries of the parameter vector (-1 for none).
 
     Most numbers are a single parameter. Those of b2 are sums of two, from different branches.

@@ -16,7 +16,7 @@ from typing import Any
 from mlrsnet import _check
 from mlrsnet._numbers import HOST, Operations
 
-POLICIES = ("initial", "per-phase", "fixed", "relative")
+POLICIES = ("initial", "per-phase", "fixed", "relative", "measured")
 STATISTICS = ("loss", "perplexity")
 
 ADAPTIVE_SCALE = 0.01
@@ -30,9 +30,10 @@ class Gamma:
     Args:
         policy: `initial` computes it once, from the first loss, as in the paper. `per-phase` computes it again from the
             current loss whenever the phase changes, as in the authors' code. `fixed` is `value`. `relative` is `value`
-            times |w| / |d|: every step moves the weights by a fraction of their own length.
+            times |w| / |d|: every step moves the weights by a fraction of their own length. `measured` is `value` times
+            the same ratio, averaged over the steps that the optimizer took, and corrected for momentum.
         statistic: `loss`, or `perplexity` for language models.
-        value: of the policies `fixed` and `relative`.
+        value: of the policies `fixed`, `relative` and `measured`.
     """
 
     policy: str = "initial"
@@ -48,18 +49,24 @@ class Gamma:
                 object.__setattr__(self, "value", value)
         elif self.value is not None:
             raise ValueError(
-                f"gamma value belongs to the policies 'fixed' and 'relative', got {self.value!r} with {self.policy!r}"
+                f"gamma value belongs to the policies 'fixed', 'relative' and 'measured', got {self.value!r} with "
+                f"{self.policy!r}"
             )
 
     @property
     def is_relative(self) -> bool:
-        """Whether steps are fractions of the weights' length."""
+        """Whether each step is a fraction of the weights' length, by its own direction."""
         return self.policy == "relative"
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether steps are fractions of the weights' length on average, by the steps that the optimizer took."""
+        return self.policy == "measured"
 
     @property
     def needs_classes(self) -> bool:
         """Whether `num_classes` enters the range."""
-        return self.policy not in ("fixed", "relative")
+        return self.policy not in ("fixed", "relative", "measured")
 
     def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
         """The range for a loss, checked. `name` is what an error calls the loss.
@@ -132,3 +139,32 @@ def optimizer_scale(group: dict[str, Any]) -> float:
             f"dampening must be < 1 for a learned schedule, got {dampening!r}: the LR scales with 1 / (1 - dampening)"
         )
     return scale * (1 - momentum) / (1 - dampening)
+
+
+def momentum_scale(group: dict[str, Any]) -> float:
+    """c(m) = sqrt((1 - m) / (1 + m)), with m the momentum or beta_1 of a parameter group; 1 without one.
+
+    Steps of one length carry further if they point the same way. Where gradients are mostly noise, steps with momentum m add up
+    to 1 / c(m) times the distance of steps without, so with c(m) all of them want the same relative step.
+
+    m is the group's `momentum`, its `beta1`, or the first of its `betas`, which may be nested.
+
+    >>> round(momentum_scale({"momentum": 0.9}), 4), round(momentum_scale({"betas": (0.8, 0.999)}), 4)
+    (0.2294, 0.3333)
+    >>> momentum_scale({"lr": 0.1}), momentum_scale({"beta1": None})
+    (1.0, 1.0)
+    """
+    m = _first(group.get("momentum")) or _first(group.get("beta1")) or _first(group.get("betas"))
+    if not 0 <= m < 1:
+        raise ValueError(
+            f"momentum or beta_1 must be in [0, 1) for a schedule with a measured range, got {m!r}: the LR scales with "
+            "sqrt((1 - m) / (1 + m))"
+        )
+    return math.sqrt((1 - m) / (1 + m))
+
+
+def _first(value: Any) -> float:
+    """A number, or the first one in nested sequences; 0 for none."""
+    while isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return float(value or 0.0)

@@ -20,6 +20,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
     "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
     "relative": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("relative", value=0.1))),
+    "measured": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("measured", value=0.1))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }
 

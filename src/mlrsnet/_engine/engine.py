@@ -7,23 +7,25 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet._engine import relative
+from mlrsnet._engine import counted, measured, relative
 from mlrsnet._engine.contract import Backend, Rule, Snapshot
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._engine.losses import Losses, is_captured
+from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
-from mlrsnet.gamma import optimizer_scale
+from mlrsnet.gamma import momentum_scale, optimizer_scale
 
 
 class Engine:
     """Sets the LRs of an optimizer, one loss at a time.
 
     The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
-    `ratios` between the groups, `optimizer_steps` taken since the last loss, and `problems` reported so far.
+    `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
+    measured, and `problems` reported so far.
 
     Args:
         optimizer: the one that owns the parameter groups.
@@ -48,6 +50,7 @@ class Engine:
         self.on_nonfinite, self.steps = on_nonfinite, 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
+        self.is_measured = rule.schedule.card.gamma.is_measured
         self.ratios: list[float] = []
         remember_initial_lrs(optimizer)
         lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
@@ -56,6 +59,7 @@ class Engine:
             if device is None
             else DeviceBackend(rule, total_steps, initial_loss, lr, device)
         )
+        self.meter = Meter(self.backend, total_steps) if self.is_measured else None
         self.bind()
         self._listen()
 
@@ -64,6 +68,10 @@ class Engine:
         self.follow_groups()
         if self.is_relative:
             self._measure()
+        if self.meter is not None:
+            self.meter.begin()
+            if self.backend.on_host:
+                self.check_measured()
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
@@ -75,6 +83,15 @@ class Engine:
         """Set the number of steps of the whole training."""
         self.total_steps = total_steps
         self.backend.extend(total_steps)
+        if self.meter is not None:
+            self.meter.extend(total_steps)
+
+    def check_measured(self) -> None:
+        """Warn once if the range could not be measured; waits for the device."""
+        if self.is_relative and self.steps and float(self.backend.ratio) <= relative.SMALLEST_RATIO:
+            self.problems.warn_once("unmeasured", relative.UNMEASURED)
+        if self.meter is not None and self.steps >= measured.PATIENCE and not self.meter.numbers()[1]:
+            self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
@@ -96,12 +113,17 @@ class Engine:
         groups, reference = self.optimizer.param_groups, reference_group(self.optimizer)
         if self.is_relative:
             relative.check(self.optimizer)
+        elif self.is_measured:
+            counted.check(self.optimizer)
+            self.backend.optimizer_scale = momentum_scale(reference)
         else:
             self.backend.optimizer_scale = optimizer_scale(reference)
         self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer))
+        if self.meter is not None:
+            self.meter.bind(groups, self.ratios)
 
-    def restore(self, saved: Snapshot, steps: int, total_steps: int) -> None:
-        """Continue from a snapshot, without repeating its warnings."""
+    def restore(self, saved: Snapshot, steps: int, total_steps: int, mean: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Continue from a snapshot, without repeating its warnings. `mean`: of `Meter.numbers`."""
         self.steps = steps
         self.extend(total_steps)
         self.backend.restore(saved)
@@ -110,6 +132,8 @@ class Engine:
         self.bind()
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
+        if self.meter is not None:
+            self.meter.restore(mean)
 
     def _measure(self) -> None:
         """|w| / |d| of the step that follows."""
@@ -134,6 +158,8 @@ class Engine:
     def _listen(self) -> None:
         """Count the optimizer's steps. On a device, take over LRs that its `load_state_dict` brings, even between replays."""
         self.optimizer_steps.watch(self.optimizer)
+        if self.meter is not None:
+            self.meter.watch(self.optimizer)
         if not self.backend.on_host:
             own = weakref.ref(self)
 

@@ -1,0 +1,284 @@
+"""`Meter`: measures the steps of an optimizer by its hooks, for the measured range. See `measured` for the equations.
+
+The hooks see the weights right before and right after a step. So clipping, AMP, accumulation, weight decay and unknown optimizers
+need no thought: what counts is how far the weights moved.
+"""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from mlrsnet._engine import measured, relative, shards
+from mlrsnet._engine.contract import Backend
+from mlrsnet._engine.counted import LOW_PRECISION, Counted, dense, known_direction
+from mlrsnet._engine.measured import DeviceMean, HostMean
+
+MOST_WAITING = 16
+"""Measured steps that wait to be read on the host, if nobody asks for an LR."""
+
+
+@dataclass
+class Open:
+    """A step that has begun."""
+
+    counted: Counted
+    with_closure: bool
+    direction: str | None
+    before: list[Tensor]
+    """Copies of the weights, or their gradients where these are the direction, if they are known yet."""
+
+    norms: Sequence[Tensor]
+    """Of the weights."""
+
+
+class Meter:
+    """Keeps `backend.ratio` at rho, the ratio for the next step.
+
+    Args:
+        backend: whose ratio.
+        total_steps: of the whole training, for the window of the mean.
+    """
+
+    counted: Counted
+    _buffers: dict[Tensor, Tensor]
+    _waiting: list[tuple[Tensor, list[float], Counted]]
+    _open: Open | None
+    _depth: int
+    _losses_in_step: int
+
+    def __init__(self, backend: Backend, total_steps: int) -> None:
+        self.backend = backend
+        self.mean = HostMean(total_steps) if backend.on_host else DeviceMean(total_steps, backend.ratio.device)
+        self.has_begun = self.has_stepped = False
+        self._groups: list[dict[str, Any]] = []
+        self._shares: list[float] = []
+        self._retired: list[Counted] = []
+        self._forget()
+
+    def bind(self, groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> None:
+        """Measure the weights of these groups. If another group's LR is alpha now, the mean follows."""
+        self._read()
+        for group, share in zip(self._groups, self._shares, strict=True):
+            if share and group is _reference(groups, shares):
+                self.mean.rescale(share**-2)
+                self.backend.ratio *= share
+        self._groups, self._shares = list(groups), list(shares)
+        counted = Counted.of(groups, shares, None if self.backend.on_host else self.backend.ratio.device)
+        if self.counted.follow(counted):
+            return
+        if not self.backend.on_host:
+            self._retired.append(self.counted)  # a step that was captured still reads its constants
+            counted.floors, counted.share_column  # noqa: B018  made now: later, a copy to the device would wait for it
+        self.counted = counted
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Begin to measure. The hooks keep this object not alive, and do nothing without it."""
+        own = weakref.ref(self)
+
+        def enter(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            _call(own, "enter", optimizer, any(one is not None for one in (*args[1:], *kwargs.values())))
+
+        def leave(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            _call(own, "leave", optimizer)
+
+        optimizer.register_step_pre_hook(enter)
+        optimizer.register_step_post_hook(leave)
+
+    def begin(self) -> None:
+        """A loss has come: set the ratio for the step that follows."""
+        self._losses_in_step += 1
+        if self._losses_in_step > 1:  # a step that raised an error was never closed
+            self._depth, self._open = 0, None
+        self._read()
+        if not self.has_stepped:
+            self._guess()
+        self.has_begun = True
+
+    @torch.no_grad()
+    def enter(self, optimizer: Optimizer, with_closure: bool) -> None:
+        """A step begins. A closure may still compute the gradients."""
+        self._depth += 1
+        if self._depth > 1:  # a subclass's step that calls its parent's
+            return
+        self._losses_in_step = 0
+
+        def may_move(weight: Tensor) -> bool:
+            return weight.requires_grad if with_closure else weight.grad is not None
+
+        counted = self.counted.only([i for i, weight in enumerate(self.counted.weights) if may_move(weight)])
+        direction = None if counted.is_low_precision else known_direction(optimizer)
+        weights, before = [shards.local(weight) for weight in counted.weights], []
+        if direction is None:
+            before = [self._buffer(weight, part) for weight, part in zip(counted.weights, weights, strict=True)]
+            _each(torch._foreach_copy_, before, weights)
+            weights = before  # in float32 at least
+        elif direction == "grad" and not with_closure:
+            before = _gradients(counted)
+        self._open = Open(counted, with_closure, direction, before, _each(torch._foreach_norm, weights))
+
+    @torch.no_grad()
+    def leave(self, optimizer: Optimizer) -> None:
+        """A step ends."""
+        self._depth = max(self._depth - 1, 0)
+        if self._depth or self._open is None:
+            return
+        step, self._open = self._open, None
+        self.has_stepped = self.has_begun
+        moved, norms, counted = self._moved(optimizer, step)
+        if not counted.weights:
+            return
+        found_inf = getattr(optimizer, "found_inf", None)  # of AMP with a fused optimizer, which skips such a step
+        rows = counted.lengths(moved, norms)
+        if found_inf is not None:
+            rows[0] /= (found_inf == 0).to(rows.device)
+        if isinstance(self.mean, HostMean):
+            self._keep_for_host(rows, counted, step.direction is not None)
+        else:
+            x = self._part_on_device(rows, counted, step.direction is not None)
+            self.mean.add(x, self.backend.ratio, doubles=counted.is_low_precision)
+
+    def extend(self, total_steps: int) -> None:
+        """Set the number of steps of the whole training; the window follows from now on."""
+        self._read()
+        self.mean.extend(total_steps)
+
+    def numbers(self) -> tuple[float, float]:
+        """The mean's numerator and weight; waits for the device."""
+        self._read()
+        return self.mean.numbers()
+
+    def restore(self, numbers: tuple[float, float]) -> None:
+        """Continue from `numbers`, and from the backend's ratio."""
+        self._waiting, self._open, self._depth = [], None, 0
+        self.mean.restore(numbers)
+        is_new = float(self.backend.ratio) <= relative.SMALLEST_RATIO
+        self.has_begun = not is_new
+        self.has_stepped = numbers[1] > 0 or (self.counted.is_low_precision and not is_new)
+        if is_new and not self.backend.on_host:  # a captured step may not compute it again
+            self._guess()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without copies of the weights."""
+        self._read()
+        return {
+            name: getattr(self, name) for name in ("backend", "mean", "has_begun", "has_stepped", "_groups", "_shares")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._retired = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """No step is open, nothing waits, and no weights are known."""
+        self.counted = Counted([], [], [], None)
+        self._buffers, self._waiting, self._open = {}, [], None
+        self._depth = self._losses_in_step = 0
+
+    def _buffer(self, weight: Tensor, part: Tensor) -> Tensor:
+        """A place for a copy. It stays the same for a weight, since a captured step writes into it."""
+        buffer = self._buffers.get(weight)
+        if buffer is None or buffer.shape != part.shape or buffer.device != part.device:
+            dtype = torch.float32 if part.dtype in LOW_PRECISION else part.dtype
+            buffer = self._buffers[weight] = torch.empty_like(part, dtype=dtype)
+        return buffer
+
+    def _moved(self, optimizer: Optimizer, step: Open) -> tuple[Sequence[Tensor], Sequence[Tensor], Counted]:
+        """Norms of what was subtracted, norms of the weights before, and which weights these are."""
+        counted, norms, before = step.counted, step.norms, step.before
+        if step.with_closure:  # now it is known which have a gradient
+            there = [i for i, weight in enumerate(counted.weights) if weight.grad is not None]
+            counted, norms = counted.only(there), [norms[i] for i in there]
+            before = [before[i] for i in there] if before else []
+        if step.direction == "momentum_buffer":
+            directions = [dense(optimizer.state[weight]["momentum_buffer"]) for weight in counted.weights]
+        elif step.direction == "grad":
+            directions = [dense(gradient) for gradient in before or _gradients(counted)]
+        else:
+            _each(torch._foreach_sub_, before, [shards.local(weight) for weight in counted.weights])
+            directions = before
+        return _each(torch._foreach_norm, directions), norms, counted
+
+    def _part_on_device(self, rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
+        """x. `at_one`: the lengths are those at an LR of 1, and only an LR of 0 matters."""
+        lrs = [lr if isinstance(lr, Tensor) else torch.full((), lr, device=rows.device) for lr in counted.lrs()]
+        lr = lrs[0] if counted.has_equal_lrs else torch.stack([one.to(rows.device) for one in lrs])
+        moved = rows[0] * lr / lr if at_one else rows[0] / lr
+        if any(share != 1 for share in counted.shares):
+            moved = moved * counted.share_column
+        return measured.AGGREGATE(moved, torch.maximum(rows[1], counted.floors))
+
+    def _keep_for_host(self, rows: Tensor, counted: Counted, at_one: bool) -> None:
+        """Read at once on a CPU. Elsewhere the next loss is read first, and by then this is known too."""
+        lrs = [float(lr) for lr in counted.lrs()]
+        if all(lrs):
+            factors = [s if at_one else s / lr for s, lr in zip(counted.shares, lrs, strict=True)]
+            self._waiting.append((rows, factors, counted))
+        if rows.device.type == "cpu" or len(self._waiting) > MOST_WAITING:
+            self._read()
+
+    def _read(self) -> None:
+        """Count what waits, on the host, and set the ratio."""
+        if not isinstance(self.mean, HostMean):
+            return
+        waiting, self._waiting = self._waiting, []
+        for rows, factors, counted in waiting:
+            x = _part_on_host(rows, factors, counted)
+            if not self.mean.add(x) and x == 0 and not self.mean.weight and counted.is_low_precision:
+                self.backend.ratio *= 2
+        if self.mean.weight:
+            self.backend.ratio = self.mean.ratio
+
+    @torch.no_grad()
+    def _guess(self) -> None:
+        """Set the ratio of a first step, if nothing has been measured yet."""
+        counted = self.counted
+        if not counted.weights or (isinstance(self.mean, HostMean) and self.mean.weight):
+            return
+        lengths, gradients = counted.gradients().to(counted.device)
+        lengths, gradients = torch.maximum(lengths, counted.floors), counted.share_column * gradients
+        first = measured.first_ratio(lengths, gradients, counted.root_size)
+        if isinstance(self.mean, HostMean):
+            self.backend.ratio = float(first)
+        else:
+            self.mean.begin(first, self.backend.ratio)
+
+
+def _part_on_host(rows: Tensor, factors: list[float], counted: Counted) -> float:
+    """x as a number."""
+    moved, lengths = rows.to("cpu", torch.float64)
+    factor = factors[0] if len(set(factors)) == 1 else torch.tensor(factors, dtype=torch.float64)
+    return float(measured.AGGREGATE(moved * factor, torch.maximum(lengths, counted.floors)))
+
+
+def _gradients(counted: Counted) -> list[Tensor]:
+    return [weight.grad for weight in counted.weights if weight.grad is not None]
+
+
+def _each(call: Any, *lists: list[Tensor]) -> list[Tensor]:
+    """A foreach function, which does not take empty lists."""
+    return call(*lists) if lists[0] else []
+
+
+def _reference(groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> dict[str, Any] | None:
+    """The group whose LR is alpha."""
+    return next((group for group, share in zip(groups, shares, strict=True) if share), None)
+
+
+def _call(own: "weakref.ref[Meter]", name: str, *arguments: Any) -> None:
+    if torch.compiler.is_compiling():  # numbers on the host change in every step, and would compile it again and again
+        _call_outside(own, name, *arguments)
+        return
+    meter = own()
+    if meter is not None:
+        getattr(meter, name)(*arguments)
+
+
+@torch._disable_dynamo
+def _call_outside(own: "weakref.ref[Meter]", name: str, *arguments: Any) -> None:
+    _call(own, name, *arguments)

@@ -1,0 +1,49 @@
+"""Weights that are spread over processes (DTensor, as in FSDP2): this process's parts, and lengths of the whole."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from mlrsnet._engine.measured import wide
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This process's part of a tensor, sharing its memory; call it without gradients."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def is_flattened(parameter: Tensor) -> bool:
+    """Whether it is a part of FSDP1's flat weight, in which matrices cannot be told apart."""
+    return bool(getattr(parameter, "_fsdp_flattened", False))
+
+
+def whole_lengths(lengths: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """(rows, L) lengths of whole weights, from those of this process's parts.
+
+    Squares are added up over the processes that hold other parts of a weight, not over those that hold the same part. One
+    reduction for each group of processes; FSDP2 has one group.
+    """
+    places = _sharers(weights)
+    if not places:
+        return lengths
+    squares = lengths.to(wide(lengths.device)).square()
+    for group, those in places.items():
+        part = squares if len(those) == len(weights) else squares[:, those]
+        dist.all_reduce(part, group=group)
+        if part is not squares:
+            squares[:, those] = part
+    return squares.sqrt()
+
+
+def _sharers(weights: Sequence[Tensor]) -> dict[Any, list[int]]:
+    """The process groups over which weights are sharded, and which weights, in the same order on every process."""
+    found: dict[Any, list[int]] = {}
+    for place, weight in enumerate(weights):
+        if isinstance(weight, DTensor):
+            for dimension, placement in enumerate(weight.placements):
+                if not placement.is_replicate():
+                    found.setdefault(weight.device_mesh.get_group(dimension), []).append(place)
+    return found

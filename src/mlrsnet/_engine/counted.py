@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,15 +22,25 @@ class Counted:
         groups: the parameter group of each.
         shares: the LR of each, divided by alpha.
         device: where numbers about them live; that of tensor LRs, else None for the host.
+        floors, share_column: (L,) what the weights' lengths count at least, and the shares, if they are there already.
     """
 
     def __init__(
-        self, weights: list[Tensor], groups: list[dict[str, Any]], shares: list[float], device: torch.device | None
+        self,
+        weights: list[Tensor],
+        groups: list[dict[str, Any]],
+        shares: list[float],
+        device: torch.device | None,
+        floors: Tensor | None = None,
+        share_column: Tensor | None = None,
     ) -> None:
         self.weights, self.groups, self.shares = weights, groups, shares
         self._device, self.device = device, device or torch.device("cpu")
         self.is_low_precision = any(weight.dtype in LOW_PRECISION for weight in weights)
-        self.has_equal_lrs = all(group is groups[0] for group in groups)
+        self.has_one_group = all(group is groups[0] for group in groups)
+        lowest = [shortest_length(weight.shape) for weight in weights]
+        self.floors = self._column(lowest) if floors is None else floors
+        self.share_column = self._column(shares) if share_column is None else share_column
         self._parts: dict[tuple[int, ...], Counted] = {}
 
     @classmethod
@@ -54,10 +63,9 @@ class Counted:
         key = tuple(places)
         if key not in self._parts:
             weights, groups, shares = ([c[i] for i in key] for c in (self.weights, self.groups, self.shares))
-            part = self._parts[key] = Counted(weights, groups, shares, self._device)  # type: ignore[arg-type]
-            if part.weights:  # from what is on the device: a copy from the host would wait for it
-                part.floors = torch.stack([self.floors[i] for i in key])
-                part.share_column = torch.stack([self.share_column[i] for i in key])
+            # Taken from what is on the device: a copy from the host would wait for it.
+            columns = [torch.stack([c[i] for i in key]) if key else c[:0] for c in (self.floors, self.share_column)]
+            self._parts[key] = Counted(weights, groups, shares, self._device, *columns)  # type: ignore[arg-type]
         return self._parts[key]
 
     def follow(self, other: "Counted") -> bool:
@@ -71,20 +79,11 @@ class Counted:
         self.groups = other.groups
         return True
 
-    @cached_property
-    def floors(self) -> Tensor:
-        """(L,) what the weights' lengths count at least."""
-        return self._constant([shortest_length(weight.shape) for weight in self.weights])
-
-    @cached_property
-    def share_column(self) -> Tensor:
-        """(L,) the shares."""
-        return self._constant(self.shares)
-
-    @cached_property
+    @property
     def root_size(self) -> float:
-        """sqrt(n): the length of a step in which every weight moves by its share."""
-        return math.sqrt(sum(s**2 * w.numel() for s, w in zip(self.shares, self.weights, strict=True)))
+        """sqrt(n): the length of a first step in which every weight moves by its share."""
+        columns = zip(self.weights, self.groups, self.shares, strict=True)
+        return math.sqrt(sum((share * first_move(group)) ** 2 * weight.numel() for weight, group, share in columns))
 
     def lrs(self) -> list[Any]:
         """The LR of each now."""
@@ -107,7 +106,7 @@ class Counted:
         gradients = [missing if weight.grad is None else dense(weight.grad).norm() for weight in self.weights]
         return self.lengths(weights, gradients)
 
-    def _constant(self, numbers: list[float]) -> Tensor:
+    def _column(self, numbers: list[float]) -> Tensor:
         return torch.tensor(numbers, dtype=wide(self.device), device=self.device)
 
 
@@ -116,6 +115,17 @@ def dense(tensor: Tensor) -> Tensor:
     part = shards.local(tensor)
     part = part.coalesce().values() if part.is_sparse else part
     return part.float() if part.dtype in LOW_PRECISION else part
+
+
+def first_move(group: dict[str, Any]) -> float:
+    """How far an optimizer that divides by the size of the gradient moves a weight in its first step at an LR of 1: by at most 1.
+
+    RMSprop's average of squares begins at 0 and is not corrected for it, so its first step is 1 / sqrt(1 - alpha) times that.
+
+    >>> first_move({"betas": (0.9, 0.999)}), round(first_move({"alpha": 0.99, "centered": False}), 6)
+    (1.0, 10.0)
+    """
+    return 1 / math.sqrt(1 - group["alpha"]) if "centered" in group and group.get("alpha", 1) < 1 else 1.0
 
 
 def known_direction(optimizer: Optimizer) -> str | None:

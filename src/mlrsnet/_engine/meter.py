@@ -73,21 +73,13 @@ class Meter:
             return
         if not self.backend.on_host:
             self._retired.append(self.counted)  # a step that was captured still reads its constants
-            counted.floors, counted.share_column  # noqa: B018  made now: later, a copy to the device would wait for it
         self.counted = counted
 
     def watch(self, optimizer: Optimizer) -> None:
-        """Begin to measure. The hooks keep this object not alive, and do nothing without it."""
-        own = weakref.ref(self)
-
-        def enter(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            _call(own, "enter", optimizer, any(one is not None for one in (*args[1:], *kwargs.values())))
-
-        def leave(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            _call(own, "leave", optimizer)
-
-        optimizer.register_step_pre_hook(enter)
-        optimizer.register_step_post_hook(leave)
+        """Begin to measure. The hooks do not keep this object alive, and do nothing without it."""
+        hooks = _Hooks(self)
+        optimizer.register_step_pre_hook(hooks.enter)
+        optimizer.register_step_post_hook(hooks.leave)
 
     def begin(self) -> None:
         """A loss has come: set the ratio for the step that follows."""
@@ -207,7 +199,7 @@ class Meter:
     def _part_on_device(self, rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
         """x. `at_one`: the lengths are those at an LR of 1, and only an LR of 0 matters."""
         lrs = [lr if isinstance(lr, Tensor) else torch.full((), lr, device=rows.device) for lr in counted.lrs()]
-        lr = lrs[0] if counted.has_equal_lrs else torch.stack([one.to(rows.device) for one in lrs])
+        lr = lrs[0] if counted.has_one_group else torch.stack([one.to(rows.device) for one in lrs])
         moved = rows[0] * lr / lr if at_one else rows[0] / lr
         if any(share != 1 for share in counted.shares):
             moved = moved * counted.share_column
@@ -270,15 +262,31 @@ def _reference(groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> dic
     return next((group for group, share in zip(groups, shares, strict=True) if share), None)
 
 
-def _call(own: "weakref.ref[Meter]", name: str, *arguments: Any) -> None:
-    if torch.compiler.is_compiling():  # numbers on the host change in every step, and would compile it again and again
-        _call_outside(own, name, *arguments)
-        return
-    meter = own()
-    if meter is not None:
-        getattr(meter, name)(*arguments)
+class _Hooks:
+    """What an optimizer calls before and after a step."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = weakref.ref(meter)
+
+    def enter(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if (
+            torch.compiler.is_compiling()
+        ):  # the meter's numbers change in every step, and would compile it again and again
+            _uncompiled(self.enter, optimizer, args, kwargs)
+            return
+        meter = self._meter()
+        if meter is not None:
+            meter.enter(optimizer, any(one is not None for one in (*args[1:], *kwargs.values())))
+
+    def leave(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            _uncompiled(self.leave, optimizer, args, kwargs)
+            return
+        meter = self._meter()
+        if meter is not None:
+            meter.leave(optimizer)
 
 
 @torch._disable_dynamo
-def _call_outside(own: "weakref.ref[Meter]", name: str, *arguments: Any) -> None:
-    _call(own, name, *arguments)
+def _uncompiled(call: Any, *arguments: Any) -> None:
+    call(*arguments)

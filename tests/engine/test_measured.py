@@ -14,6 +14,9 @@ from torch.optim import SGD, Adafactor, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
 from mlrsnet._engine import measured, meter
 from mlrsnet._engine.measured import DeviceMean, HostMean
+from mlrsnet.horizon import Data, Task
+from mlrsnet.horizon.policies import Networks
+from mlrsnet.horizon.population import Population
 
 PART, STEPS = 0.03, 14
 
@@ -698,5 +701,9 @@ def test_what_cannot_be_measured_is_refused():
             total_steps=5,
             val_loss=lambda: None,
         )
+    data = Data(torch.zeros(8, 5), torch.arange(8) % 3)
+    task = Task(data, lambda data: model(torch.float32), 4, 2, torch.arange(6), torch.arange(6, 8))
+    with pytest.raises(ValueError, match="gamma must not be measured for a population"):
+        Population(task, 1, 1, Networks(measured_schedule(), 1, torch.device("cpu")), data)
     with pytest.raises(ValueError, match="momentum or beta_1 must be in"):
         LearnedLR(SGD(network.parameters(), lr=0.1, momentum=1.0), measured_schedule(), total_steps=5)

@@ -24,6 +24,10 @@ class Policy(Protocol):
     def is_relative(self) -> bool:
         """Whether the LRs are relative to the length of the weights; see `mlrsnet._engine.relative`."""
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the LRs follow from the steps taken so far; see `mlrsnet._engine.measured`."""
+
     def configure(self, values: Tensor) -> None:
         """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
@@ -56,7 +60,8 @@ class Networks:
     ) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
-        self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.is_relative
+        self.rule, gamma = Rule(schedule), schedule.card.gamma
+        self.is_relative, self.is_measured = gamma.is_relative, gamma.is_measured
         self.weights = {
             name: torch.empty(members, 1, *weight.shape, dtype=dtype, device=device)
             for name, weight in schedule.net.named_parameters()
@@ -126,7 +131,7 @@ class Table:
         most_steps: room for factors.
     """
 
-    is_relative = False
+    is_relative = is_measured = False
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)

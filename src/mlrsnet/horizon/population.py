@@ -51,6 +51,11 @@ class Population:
         *,
         capture: bool = True,
     ) -> None:
+        if policy.is_measured:
+            raise ValueError(
+                "gamma must not be measured for a population, got 'measured': its steps are not measured yet; use "
+                "Gamma('relative', value=...) or Gamma('fixed', value=...)"
+            )
         device, trainings = data.inputs.device, num_tasks * members
         self.dtype, self.device, self.members, self.policy = float_type(precision), device, members, policy
         self.data = data if data.dtype == self.dtype else data.to(device, self.dtype)

@@ -199,9 +199,10 @@ def test_each_matrix_can_count_the_same(monkeypatch):
 
 
 def test_the_two_ways_to_put_matrices_together():
-    moved, lengths = torch.tensor([1.0, 6.0]), torch.tensor([2.0, 2.0], dtype=torch.float64)
-    assert float(measured.together(moved, lengths)) == pytest.approx(37 / 8)
-    assert float(measured.each(moved, lengths)) == pytest.approx((0.25 + 9) / 2)
+    moved, lengths = torch.tensor([1.0, 6.0]), torch.tensor([2.0, 2.0])
+    for those in ((moved, lengths), (moved.numpy(), lengths.numpy())):
+        assert float(measured.together(*those)) == pytest.approx(37 / 8)
+        assert float(measured.each(*those)) == pytest.approx((0.25 + 9) / 2)
 
 
 @pytest.mark.parametrize("with_closure", [False, True])

@@ -8,6 +8,7 @@ The mean is exponential, over the last 10 % of the training. r_t is what the sch
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,18 +25,19 @@ PATIENCE = 10
 """Losses without a measured step before a user hears of it. An AMP scaler skips the first few steps."""
 
 
-def together(moved: Tensor, lengths: Tensor) -> Tensor:
+def together(moved: Any, lengths: Any) -> Any:
     """x = sum |D_l|^2 / sum |w_l|^2: all weights as one vector."""
-    return (vector_norm(moved, dtype=lengths.dtype) / vector_norm(lengths)).square()
+    return moved.dot(moved) / lengths.dot(lengths)
 
 
-def each(moved: Tensor, lengths: Tensor) -> Tensor:
+def each(moved: Any, lengths: Any) -> Any:
     """x = mean (|D_l| / |w_l|)^2: every matrix counts the same."""
-    return (moved / lengths).square().mean()
+    ratios = moved / lengths
+    return ratios.dot(ratios) / len(ratios)
 
 
 AGGREGATE = together
-"""From (L,) lengths of steps and (L,) lengths of weights to x."""
+"""From (L,) lengths of steps and (L,) lengths of weights, as tensors or arrays, to x."""
 
 
 def shortest_length(shape: Sequence[int]) -> float:

@@ -193,8 +193,7 @@ class LearnedLR(LRScheduler):
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
         self.engine.problems.warn_counted(status, self.schedule.card)
-        if status["step"]:
-            self.engine.check_measured()
+        self.engine.check_measured(status["step"])
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, which `torch.load(weights_only=True)` reads; waits for the device."""

@@ -8,7 +8,9 @@ import weakref
 
 import pytest
 import torch
+from test_device import NoReadBack
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import SGD, Adafactor, Adagrad, Adam, AdamW, Optimizer, RMSprop, SparseAdam
 
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
@@ -378,6 +380,27 @@ def test_a_step_at_an_lr_of_0_changes_nothing(kind, options):
     assert float(lr.get_last_lr()[0]) == pytest.approx(
         scale * PART * 2 / 4
     )  # |w| / |g|: the first ratio was still to come
+
+
+@pytest.mark.parametrize("kind", [float, tensor_lr])
+def test_a_checkpoint_that_creates_the_optimizers_state_is_not_measured(kind):
+    network, optimizer, lr = learned(model(), OPTIMIZERS["adam"][0], kind(0.1))
+    get_optimizer_state_dict(network, optimizer)  # takes a step with gradients of 0 and an LR of 0
+    assert optimizer.state
+    assert lr.engine.meter.numbers() == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "heavy-ball", "adam"])
+def test_a_tensor_lr_reads_nothing_back_to_measure_a_step(name):
+    network, optimizer, lr = learned(model(), OPTIMIZERS[name][0], tensor_lr())
+    for batch in batches(3):
+        loss = backward(network, optimizer, batch)
+        with NoReadBack():
+            lr.step(loss)
+        optimizer.step()  # torch's own step reads a tensor LR back on a CPU
+        with NoReadBack():
+            lr.engine.meter.enter(optimizer, with_closure=False)
+            lr.engine.meter.leave(optimizer)
 
 
 @pytest.mark.parametrize("kind", [float, tensor_lr])

@@ -71,7 +71,7 @@ class Engine:
         if self.meter is not None:
             self.meter.begin()
             if self.backend.on_host:
-                self.check_measured()
+                self.check_measured(self.steps)
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
@@ -86,11 +86,11 @@ class Engine:
         if self.meter is not None:
             self.meter.extend(total_steps)
 
-    def check_measured(self) -> None:
-        """Warn once if the range could not be measured; waits for the device."""
-        if self.is_relative and self.steps and float(self.backend.ratio) <= relative.SMALLEST_RATIO:
+    def check_measured(self, steps: int) -> None:
+        """Warn once if the range could not be measured in this many steps; waits for the device."""
+        if self.is_relative and steps and float(self.backend.ratio) <= relative.SMALLEST_RATIO:
             self.problems.warn_once("unmeasured", relative.UNMEASURED)
-        if self.meter is not None and self.steps >= measured.PATIENCE and not self.meter.numbers()[1]:
+        if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
     def check_end(self, steps: int) -> None:

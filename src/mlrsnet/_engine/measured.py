@@ -137,7 +137,7 @@ class DeviceMean:
         if doubles:
             ratio.mul_(1 + ((x == 0) & (self.pair[1] == 0)))
         ratio.copy_(torch.where(counts, (new[1] / new[0]).sqrt(), ratio))
-        self.pair.copy_(torch.where(counts, new, self.pair))
+        torch.where(counts, new, self.pair, out=self.pair)
 
     def begin(self, first: Tensor, ratio: Tensor) -> None:
         """Set `ratio` to a first one if nothing has been measured yet."""

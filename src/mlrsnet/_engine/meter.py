@@ -72,8 +72,11 @@ class Meter:
         counted = Counted.of(groups, shares, None if self.backend.on_host else self.backend.ratio.device)
         if self.counted.follow(counted):
             return
-        if not self.backend.on_host:
-            self._retired.append(self.counted)  # a step that was captured still reads its constants
+        if self.backend.on_host:
+            still = set(map(id, counted.weights))
+            self._buffers = {weight: copy for weight, copy in self._buffers.items() if id(weight) in still}
+        else:  # a step that was captured still uses them
+            self._retired.append(self.counted)
         self.counted = counted
 
     def watch(self, optimizer: Optimizer) -> None:
@@ -199,13 +202,12 @@ class Meter:
 
     def _part_on_device(self, rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
         """x. `at_one`: the lengths are those at an LR of 1, and only an LR of 0 matters."""
-        lengths, floors = rows.to(counted.floors.dtype), counted.floors
         lrs = [lr if isinstance(lr, Tensor) else torch.full((), lr, device=rows.device) for lr in counted.lrs()]
         lr = lrs[0] if counted.has_one_group else torch.stack([one.to(rows.device) for one in lrs])
-        moved = lengths[0] * lr / lr if at_one else lengths[0] / lr
+        moved = rows[0] * lr / lr if at_one else rows[0] / lr
         if any(share != 1 for share in counted.shares):
             moved = moved * counted.share_column
-        return measured.AGGREGATE(moved, torch.maximum(lengths[1], floors))
+        return measured.AGGREGATE(moved, torch.maximum(rows[1], counted.floors))  # in the floors' double precision
 
     def _keep_for_host(self, rows: Tensor, counted: Counted, at_one: bool) -> None:
         """Read at once on a CPU. Elsewhere the next loss is read first, and by then this is known too."""

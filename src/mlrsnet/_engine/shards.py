@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from mlrsnet._engine.measured import wide
+from mlrsnet._engine.ranks import sum_over_ranks
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -29,13 +28,13 @@ def whole_lengths(lengths: Tensor, weights: Sequence[Tensor]) -> Tensor:
     places = _sharers(weights)
     if not places:
         return lengths
-    squares = lengths.to(wide(lengths.device)).square()
+    squares = lengths.square()
     for group, those in places.items():
-        part = squares if len(those) == len(weights) else squares[:, those]
-        dist.all_reduce(part, group=group)
-        if part is not squares:
-            squares[:, those] = part
-    return squares.sqrt()
+        if len(those) == len(weights):
+            squares = sum_over_ranks(squares, group)
+        else:
+            squares[:, those] = sum_over_ranks(squares[:, those], group).to(squares)
+    return squares.sqrt().to(lengths.device)
 
 
 def _sharers(weights: Sequence[Tensor]) -> dict[Any, list[int]]:

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import SGD, Adafactor, Adagrad, Adam, AdamW, Optimizer, RMSprop, SparseAdam
 
 from mlrsnet import Card, Gamma, LearnedLR, MetaTrainer, MLPNet, Schedule
-from mlrsnet._engine import measured, meter
+from mlrsnet._engine import measured, movement
 from mlrsnet._engine.measured import DeviceMean, HostMean
 from mlrsnet.horizon import Data, Task
 from mlrsnet.horizon.policies import Networks
@@ -229,7 +229,7 @@ def test_sgd_is_measured_without_a_copy_of_the_weights_and_the_same(name, with_c
         return found, lr.engine.meter._buffers
 
     fast, buffers = run()
-    monkeypatch.setattr(meter, "known_direction", lambda optimizer: None)
+    monkeypatch.setattr(movement, "known_direction", lambda optimizer: None)
     slow, copies = run()
     assert fast == pytest.approx(slow, rel=1e-9)
     assert (len(buffers), len(copies)) == (0, 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from mlrsnet._engine import shards
 from mlrsnet._engine.measured import shortest_length, wide
@@ -126,22 +126,6 @@ def first_move(group: dict[str, Any]) -> float:
     (1.0, 10.0)
     """
     return 1 / math.sqrt(1 - group["alpha"]) if "centered" in group and group.get("alpha", 1) < 1 else 1.0
-
-
-def known_direction(optimizer: Optimizer) -> str | None:
-    """Where the step that was subtracted can be read without a copy of the weights: `momentum_buffer`, `grad`, or nowhere.
-
-    Exactly torch's SGD subtracts its momentum buffer, whatever dampening and weight decay are, and without momentum and weight
-    decay the gradient. Nesterov's step is neither. A fused optimizer under AMP may hold gradients that are still scaled.
-    """
-    groups = optimizer.param_groups
-    if type(optimizer) is not SGD or any(group["nesterov"] or group["differentiable"] for group in groups):
-        return None
-    if all(group["momentum"] for group in groups):
-        return "momentum_buffer"
-    is_scaled = getattr(optimizer, "grad_scale", None) is not None
-    is_plain = not any(group["momentum"] or group["weight_decay"] for group in groups)
-    return "grad" if is_plain and not is_scaled else None
 
 
 def check(optimizer: Optimizer) -> None:

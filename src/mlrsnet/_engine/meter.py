@@ -6,7 +6,6 @@ need no thought: what counts is how far the weights moved.
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,27 +13,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet._engine import measured, relative, shards
+from mlrsnet._engine import measured, relative
 from mlrsnet._engine.contract import Backend
-from mlrsnet._engine.counted import LOW_PRECISION, Counted, dense, known_direction
+from mlrsnet._engine.counted import Counted
 from mlrsnet._engine.measured import DeviceMean, HostMean
+from mlrsnet._engine.movement import Buffers, Open, close_step, open_step
 
 MOST_WAITING = 16
 """Measured steps that wait to be read on the host, if nobody asks for an LR."""
-
-
-@dataclass
-class Open:
-    """A step that has begun."""
-
-    counted: Counted
-    with_closure: bool
-    direction: str | None
-    before: list[Tensor]
-    """Copies of the weights, or their gradients where these are the direction, if they are known yet."""
-
-    norms: Sequence[Tensor]
-    """Of the weights."""
 
 
 class Meter:
@@ -46,7 +32,7 @@ class Meter:
     """
 
     counted: Counted
-    _buffers: dict[Tensor, Tensor]
+    _buffers: Buffers
     _waiting: list[tuple[Tensor, list[float], Counted]]
     _open: Open | None
     _depth: int
@@ -95,27 +81,12 @@ class Meter:
             self._guess()
         self.has_begun = True
 
-    @torch.no_grad()
     def enter(self, optimizer: Optimizer, with_closure: bool) -> None:
-        """A step begins. A closure may still compute the gradients."""
+        """A step begins."""
         self._depth += 1
-        if self._depth > 1:  # a subclass's step that calls its parent's
-            return
-        self._losses_in_step = 0
-
-        def may_move(weight: Tensor) -> bool:
-            return weight.requires_grad if with_closure else weight.grad is not None
-
-        counted = self.counted.only([i for i, weight in enumerate(self.counted.weights) if may_move(weight)])
-        direction = None if counted.is_low_precision else known_direction(optimizer)
-        weights, before = [shards.local(weight) for weight in counted.weights], []
-        if direction is None:
-            before = [self._buffer(weight, part) for weight, part in zip(counted.weights, weights, strict=True)]
-            _each(torch._foreach_copy_, before, weights)
-            weights = before  # in float32 at least
-        elif direction == "grad" and not with_closure:
-            before = _gradients(counted)
-        self._open = Open(counted, with_closure, direction, before, _each(torch._foreach_norm, weights))
+        if self._depth == 1:  # more: a subclass's step that calls its parent's
+            self._losses_in_step = 0
+            self._open = open_step(optimizer, self.counted, with_closure, self._buffers)
 
     @torch.no_grad()
     def leave(self, optimizer: Optimizer) -> None:
@@ -125,17 +96,14 @@ class Meter:
             return
         step, self._open = self._open, None
         self.has_stepped = self.has_begun
-        moved, norms, counted = self._moved(optimizer, step)
-        if not counted.weights:
+        found = close_step(optimizer, step)
+        if found is None:
             return
-        found_inf = getattr(optimizer, "found_inf", None)  # of AMP with a fused optimizer, which skips such a step
-        rows = counted.lengths(moved, norms)
-        if found_inf is not None:
-            rows[0] /= (found_inf == 0).to(rows.device)
+        lengths, counted = found
         if isinstance(self.mean, HostMean):
-            self._keep_for_host(rows, counted, step.direction is not None)
+            self._keep_for_host(lengths, counted, step.is_at_one)
         else:
-            x = self._part_on_device(rows, counted, step.direction is not None)
+            x = _part_on_device(lengths, counted, step.is_at_one)
             self.mean.add(x, self.backend.ratio, doubles=counted.is_low_precision)
 
     def extend(self, total_steps: int) -> None:
@@ -176,39 +144,6 @@ class Meter:
         self._buffers, self._waiting, self._open = {}, [], None
         self._depth = self._losses_in_step = 0
 
-    def _buffer(self, weight: Tensor, part: Tensor) -> Tensor:
-        """A place for a copy. It stays the same for a weight, since a captured step writes into it."""
-        buffer = self._buffers.get(weight)
-        if buffer is None or buffer.shape != part.shape or buffer.device != part.device:
-            dtype = torch.float32 if part.dtype in LOW_PRECISION else part.dtype
-            buffer = self._buffers[weight] = torch.empty_like(part, dtype=dtype)
-        return buffer
-
-    def _moved(self, optimizer: Optimizer, step: Open) -> tuple[Sequence[Tensor], Sequence[Tensor], Counted]:
-        """Norms of what was subtracted, norms of the weights before, and which weights these are."""
-        counted, norms, before = step.counted, step.norms, step.before
-        if step.with_closure:  # now it is known which have a gradient
-            there = [i for i, weight in enumerate(counted.weights) if weight.grad is not None]
-            counted, norms = counted.only(there), [norms[i] for i in there]
-            before = [before[i] for i in there] if before else []
-        if step.direction == "momentum_buffer":
-            directions = [dense(optimizer.state[weight]["momentum_buffer"]) for weight in counted.weights]
-        elif step.direction == "grad":
-            directions = [dense(gradient) for gradient in before or _gradients(counted)]
-        else:
-            _each(torch._foreach_sub_, before, [shards.local(weight) for weight in counted.weights])
-            directions = before
-        return _each(torch._foreach_norm, directions), norms, counted
-
-    def _part_on_device(self, rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
-        """x. `at_one`: the lengths are those at an LR of 1, and only an LR of 0 matters."""
-        lrs = [lr if isinstance(lr, Tensor) else torch.full((), lr, device=rows.device) for lr in counted.lrs()]
-        lr = lrs[0] if counted.has_one_group else torch.stack([one.to(rows.device) for one in lrs])
-        moved = rows[0] * lr / lr if at_one else rows[0] / lr
-        if any(share != 1 for share in counted.shares):
-            moved = moved * counted.share_column
-        return measured.AGGREGATE(moved, torch.maximum(rows[1], counted.floors))  # in the floors' double precision
-
     def _keep_for_host(self, rows: Tensor, counted: Counted, at_one: bool) -> None:
         """Read at once on a CPU. Elsewhere the next loss is read first, and by then this is known too."""
         lrs = [float(lr) for lr in counted.lrs()]
@@ -245,21 +180,22 @@ class Meter:
             self.mean.begin(first, self.backend.ratio)
 
 
+def _part_on_device(rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
+    """x, from (2, L) lengths. `at_one`: they are those at an LR of 1, and only an LR of 0 matters."""
+    lrs = [lr if isinstance(lr, Tensor) else torch.full((), lr, device=rows.device) for lr in counted.lrs()]
+    lr = lrs[0] if counted.has_one_group else torch.stack([one.to(rows.device) for one in lrs])
+    moved = rows[0] * lr / lr if at_one else rows[0] / lr
+    if any(share != 1 for share in counted.shares):
+        moved = moved * counted.share_column
+    return measured.AGGREGATE(moved, torch.maximum(rows[1], counted.floors))  # in the floors' double precision
+
+
 def _part_on_host(rows: Tensor, factors: list[float], counted: Counted) -> float:
     """x as a number. Numpy, since it is a third of torch's cost at this size."""
     moved, lengths = rows.cpu().numpy().astype(np.float64)
     with np.errstate(all="ignore"):  # what is not finite is not counted
         moved *= factors[0] if counted.has_one_group else factors
         return float(measured.AGGREGATE(moved, np.maximum(lengths, counted.floors.numpy())))
-
-
-def _gradients(counted: Counted) -> list[Tensor]:
-    return [weight.grad for weight in counted.weights if weight.grad is not None]
-
-
-def _each(call: Any, *lists: list[Tensor]) -> list[Tensor]:
-    """A foreach function, which does not take empty lists."""
-    return call(*lists) if lists[0] else []
 
 
 def _reference(groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> dict[str, Any] | None:

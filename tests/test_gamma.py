@@ -8,7 +8,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 
 from mlrsnet import Gamma
 from mlrsnet._numbers import DEVICE
-from mlrsnet.gamma import optimizer_scale
+from mlrsnet.gamma import momentum_scale, optimizer_scale
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,32 @@ def test_the_range_is_carried_over_to_the_optimizer(optimizer, scale):
 def test_muons_momentum_does_not_lengthen_its_steps(momentum):
     optimizer = torch.optim.Muon([torch.nn.Parameter(torch.ones(2, 2))], momentum=momentum)
     assert optimizer_scale(optimizer.param_groups[0]) == 0.01
+
+
+@pytest.mark.parametrize(
+    ("group", "m"),
+    [
+        (SGD(WEIGHTS).param_groups[0], 0.0),
+        (SGD(WEIGHTS, momentum=0.9, dampening=0.5).param_groups[0], 0.9),
+        (AdamW(WEIGHTS, betas=(0.8, 0.99)).param_groups[0], 0.8),
+        (RMSprop(WEIGHTS, momentum=0.5).param_groups[0], 0.5),
+        (RMSprop(WEIGHTS).param_groups[0], 0.0),
+        (Adagrad(WEIGHTS).param_groups[0], 0.0),
+        ({"momentum": 0.0, "betas": (torch.tensor(0.7), 0.9)}, 0.7),
+        ({"beta1": None}, 0.0),
+        ({"beta1": 0.6}, 0.6),
+        ({"betas": ((0.5, 0.6), 0.9)}, 0.5),
+        ({"momentum": None, "betas": ()}, 0.0),
+    ],
+)
+def test_a_measured_step_is_corrected_for_the_momentum_of_any_optimizer(group, m):
+    assert momentum_scale(group) == pytest.approx(math.sqrt((1 - m) / (1 + m)))
+
+
+@pytest.mark.parametrize("group", [{"momentum": 1.0}, {"momentum": -0.1}, {"betas": (1.0, 0.999)}, {"beta1": math.nan}])
+def test_a_momentum_that_a_measured_range_cannot_correct_for_is_refused(group):
+    with pytest.raises(ValueError, match=r"momentum or beta_1 must be in \[0, 1\)"):
+        momentum_scale(group)
 
 
 @pytest.mark.parametrize(("key", "value"), [("momentum", 1.0), ("dampening", 1.0)])

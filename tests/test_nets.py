@@ -188,7 +188,10 @@ def test_config_rebuilds_the_network(net):
         (lambda: MLPNet(sharpness=0), "sharpness must be > 0, got 0"),
         (lambda: MLPNet(loss_scale="max"), "loss_scale must be one of none, log_classes, initial; got 'max'"),
         (lambda: MLPNet(anneal="cosine"), "anneal must be one of none, linear; got 'cosine'"),
-        (lambda: build_net({"kind": "GRUNet"}), "network kind must be one of LSTMNet, TrendNet, MLPNet, DecayNet; got 'GRUNet'"),
+        (
+            lambda: build_net({"kind": "GRUNet"}),
+            "network kind must be one of LSTMNet, TrendNet, MLPNet, DecayNet; got 'GRUNet'",
+        ),
     ],
 )
 def test_a_bad_argument_is_named(make, message):

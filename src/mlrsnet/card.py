@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from mlrsnet import _check
-from mlrsnet.gamma import Gamma
+from mlrsnet.gamma import LAW, Gamma
 
 
 def versions() -> dict[str, str]:
@@ -65,8 +65,11 @@ class Card:
         return (2 * low - high, 2 * high - low)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
+        """Plain JSON types. What only a measured range has is left out elsewhere: the fingerprints of old schedules stay."""
+        plain = asdict(self)
+        if not self.gamma.is_measured:
+            plain["gamma"] = {name: value for name, value in plain["gamma"].items() if name not in LAW}
+        return plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Card":

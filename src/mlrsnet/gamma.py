@@ -16,8 +16,13 @@ from typing import Any
 from mlrsnet import _check
 from mlrsnet._numbers import HOST, Operations
 
-POLICIES = ("initial", "per-phase", "fixed", "relative")
+POLICIES = ("initial", "per-phase", "fixed", "relative", "measured")
 STATISTICS = ("loss", "perplexity")
+LAW = ("horizon_power", "depth_power", "caution")
+"""Fields of a `Gamma` that only a measured range has."""
+
+USUAL_STEPS, USUAL_DEPTH = 500, 4
+"""For which the law of a measured range is 1."""
 
 ADAPTIVE_SCALE = 0.01
 """Adam-like optimizers and Muon divide by the size of the gradient, so their LRs are about a hundredth of SGD's."""
@@ -30,14 +35,22 @@ class Gamma:
     Args:
         policy: `initial` computes it once, from the first loss, as in the paper. `per-phase` computes it again from the
             current loss whenever the phase changes, as in the authors' code. `fixed` is `value`. `relative` is `value`
-            times |w| / |d|: every step moves the weights by a fraction of their own length.
+            times |w| / |d|: every step moves the weights by a fraction of their own length. `measured` is `value` times
+            the same ratio, averaged over the steps that the optimizer took, and corrected for momentum.
         statistic: `loss`, or `perplexity` for language models.
-        value: of the policies `fixed` and `relative`.
+        value: of the policies `fixed`, `relative` and `measured`.
+        horizon_power, depth_power: of the policy `measured`, whose range is value (T / 500)^a max(1, L / 4)^b for T steps in all
+            and L matrices that are not normalised; see `size`.
+        caution: of the policy `measured`: the share of their length that steps keep in a network that comes from another
+            training, until the loss has fallen.
     """
 
     policy: str = "initial"
     statistic: str = "loss"
     value: float | None = None
+    horizon_power: float = 0.0
+    depth_power: float = 0.0
+    caution: float = 1.0
 
     def __post_init__(self) -> None:
         _check.one_of("gamma policy", self.policy, POLICIES)
@@ -48,18 +61,42 @@ class Gamma:
                 object.__setattr__(self, "value", value)
         elif self.value is not None:
             raise ValueError(
-                f"gamma value belongs to the policies 'fixed' and 'relative', got {self.value!r} with {self.policy!r}"
+                f"gamma value belongs to the policies 'fixed', 'relative' and 'measured', got {self.value!r} with "
+                f"{self.policy!r}"
             )
+
+        for name in LAW:
+            object.__setattr__(self, name, _check.real(f"gamma {name}", getattr(self, name)))
+        if not 0 < self.caution <= 1:
+            raise ValueError(f"gamma caution must be in (0, 1], a share of the LR, got {self.caution!r}")
+        if not self.is_measured and (self.horizon_power, self.depth_power, self.caution) != (0, 0, 1):
+            raise ValueError(f"gamma {', '.join(LAW)} belong to the policy 'measured', got them with {self.policy!r}")
+
+    def size(self, total_steps: int, depth: int = 1) -> float:
+        """The law of a measured range, relative to `value`: (T / 500)^a max(1, L / 4)^b.
+
+        Longer trainings want shorter steps, and so do deep networks without normalisation, where changes multiply up.
+
+        >>> Gamma("measured", value=0.1, horizon_power=-0.5, depth_power=-1.0).size(2000, depth=8)
+        0.25
+        """
+        horizon, depth_ratio = total_steps / USUAL_STEPS, max(1.0, depth / USUAL_DEPTH)
+        return float(horizon**self.horizon_power * depth_ratio**self.depth_power)
 
     @property
     def is_relative(self) -> bool:
-        """Whether steps are fractions of the weights' length."""
+        """Whether each step is a fraction of the weights' length, by its own direction."""
         return self.policy == "relative"
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether steps are fractions of the weights' length on average, by the steps that the optimizer took."""
+        return self.policy == "measured"
 
     @property
     def needs_classes(self) -> bool:
         """Whether `num_classes` enters the range."""
-        return self.policy not in ("fixed", "relative")
+        return self.policy not in ("fixed", "relative", "measured")
 
     def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
         """The range for a loss, checked. `name` is what an error calls the loss.
@@ -132,3 +169,32 @@ def optimizer_scale(group: dict[str, Any]) -> float:
             f"dampening must be < 1 for a learned schedule, got {dampening!r}: the LR scales with 1 / (1 - dampening)"
         )
     return scale * (1 - momentum) / (1 - dampening)
+
+
+def momentum_scale(group: dict[str, Any]) -> float:
+    """c(m) = sqrt((1 - m) / (1 + m)), with m the momentum or beta_1 of a parameter group; 1 without one.
+
+    Steps of one length carry further if they point the same way. Where gradients are mostly noise, steps with momentum m add up
+    to 1 / c(m) times the distance of steps without, so with c(m) all of them want the same relative step.
+
+    m is the group's `momentum`, its `beta1`, or the first of its `betas`, which may be nested.
+
+    >>> round(momentum_scale({"momentum": 0.9}), 4), round(momentum_scale({"betas": (0.8, 0.999)}), 4)
+    (0.2294, 0.3333)
+    >>> momentum_scale({"lr": 0.1}), momentum_scale({"beta1": None})
+    (1.0, 1.0)
+    """
+    m = _first(group.get("momentum")) or _first(group.get("beta1")) or _first(group.get("betas"))
+    if not 0 <= m < 1:
+        raise ValueError(
+            f"momentum or beta_1 must be in [0, 1) for a schedule with a measured range, got {m!r}: the LR scales with "
+            "sqrt((1 - m) / (1 + m))"
+        )
+    return math.sqrt((1 - m) / (1 + m))
+
+
+def _first(value: Any) -> float:
+    """A number, or the first one in nested sequences; 0 for none."""
+    while isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return float(value or 0.0)

@@ -105,6 +105,10 @@ class ScheduleNet(nn.Module):
         """theta_0: the memory before the first step, for any batch shape."""
         raise NotImplementedError
 
+    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
+        """A state that keeps steps at this share of their length until the loss has fallen, where the network can do so."""
+        return state
+
     def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """(..., inputs), state -> (...), state."""
         raise NotImplementedError
@@ -301,11 +305,10 @@ class DecayNet(ScheduleNet):
         """Zeros."""
         return self.powers.new_zeros(*batch, len(Level._fields))
 
-    @staticmethod
-    def careful(state: Tensor, share: float) -> Tensor:
-        """A state that keeps steps at this share of their length, k, until the loss has fallen."""
+    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
+        """See `ScheduleNet`: k is `share`."""
         level = Level(*state.unbind(-1))
-        return torch.stack(level._replace(caution=torch.full_like(level.caution, 1 - share)), dim=-1)
+        return torch.stack(level._replace(caution=torch.zeros_like(level.caution) + (1 - share)), dim=-1)
 
     def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `ScheduleNet`."""

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check
-from mlrsnet._engine import relative, state
+from mlrsnet._engine import state
 from mlrsnet._engine.contract import Status, make_rule
 from mlrsnet._engine.device import MOST_STEPS
 from mlrsnet._engine.engine import Engine
@@ -36,7 +36,8 @@ class LearnedLR(LRScheduler):
     Args:
         optimizer: any torch optimizer, or a wrapper that shares its groups. The range is carried over from SGD to momentum
             and Adam by `mlrsnet.gamma.optimizer_scale`. A schedule with a relative range needs torch's SGD, Adam or AdamW,
-            and gradients that are not scaled: call `scaler.unscale_(optimizer)` first.
+            and gradients that are not scaled: call `scaler.unscale_(optimizer)` first. One with a measured range takes any
+            optimizer but LBFGS, and any loop.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
@@ -118,8 +119,13 @@ class LearnedLR(LRScheduler):
 
     @property
     def is_relative(self) -> bool:
-        """Whether its steps are fractions of the weights' length."""
+        """Whether each of its steps is a fraction of the weights' length, by its own direction."""
         return self.engine.is_relative
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether its steps are fractions of the weights' length on average, by the steps that the optimizer took."""
+        return self.engine.is_measured
 
     @property
     def on_nonfinite(self) -> str:
@@ -187,8 +193,7 @@ class LearnedLR(LRScheduler):
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
         self.engine.problems.warn_counted(status, self.schedule.card)
-        if self.is_relative and status["step"] and float(self.engine.backend.ratio) <= relative.SMALLEST_RATIO:
-            self.engine.problems.warn_once("unmeasured", relative.UNMEASURED)
+        self.engine.check_measured(status["step"])
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, which `torch.load(weights_only=True)` reads; waits for the device."""

@@ -261,6 +261,60 @@ def test_without_a_compiler_the_torch_path_is_used(monkeypatch, schedule):
     assert lr.status()["step"] == 1
 
 
+@pytest.mark.parametrize("name", ["sgd", "heavy-ball", "adam"])
+def test_a_captured_measurement_equals_the_eager_one(name):
+    """Also after the first state is loaded again: the graph was captured when something had been measured."""
+    torch.manual_seed(1)
+    schedule = SCHEDULES["measured"]()
+    run, task = Captured(schedule, name), move(Task())
+    used = run.run(range(STEPS))
+    optimizer = make(name, task.model.parameters(), torch.tensor(0.1, device="cuda"))
+    lr, expected = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=5), []
+    for step in range(STEPS):
+        lr.step(task.backward(step, optimizer))
+        optimizer.step()
+        expected.append(float(lr.get_last_lr()[0]))
+    assert used == pytest.approx(expected, rel=1e-4)
+    assert run.lr.engine.meter.numbers() == pytest.approx(lr.engine.meter.numbers(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("optimizer", "tensor_lr"), [("SGD", False), ("SGD", True), ("AdamW", False)])
+def test_a_measured_range_with_weights_on_two_devices(tensor_lr, optimizer):
+    def run(devices):
+        torch.manual_seed(2)
+        weights = [torch.nn.Parameter(torch.randn(6, 6).to(device)) for device in devices]
+        lr = torch.tensor(0.1, device="cuda") if tensor_lr else 0.1
+        torch.manual_seed(1)
+        schedule = SCHEDULES["measured"]()
+        made = getattr(torch.optim, optimizer)(weights, lr=lr, foreach=False)
+        learned = LearnedLR(made, schedule, total_steps=STEPS, num_classes=5)
+        for step in range(8):
+            for weight in weights:
+                weight.grad = torch.sin(weight.detach() * (step + 1))
+            learned.step(1.5)
+            made.step()
+        return [float(value) for value in learned.get_last_lr()]
+
+    assert run(["cuda", "cpu"]) == pytest.approx(run(["cuda", "cuda"]), rel=1e-3)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_float_lr_with_weights_on_the_gpu_waits_for_nothing_in_the_optimizers_step(fused):
+    task = move(Task())
+    optimizer = torch.optim.AdamW(task.model.parameters(), lr=0.1, fused=fused)
+    lr = LearnedLR(optimizer, SCHEDULES["measured"](), total_steps=STEPS, num_classes=5)
+    for step in range(4):
+        lr.step(task.backward(step, optimizer))
+        torch.cuda.synchronize()
+        with warnings.catch_warnings(action="ignore"):  # "a prototype feature"
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert lr.engine.meter.numbers()[1] > 0
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("tensor_lr", [False, True])
 def test_meta_training_on_the_gpu_follows_the_cpu(precision, tensor_lr):

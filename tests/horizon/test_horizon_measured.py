@@ -27,7 +27,11 @@ LEVEL, SHORTEST, SETTLED = 0.05, 10, 0.3
 
 
 def network(data):
-    return nn.Sequential(nn.Linear(6, 10), nn.LayerNorm(10), nn.Tanh(), nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 3))
+    """One of its matrices is longer than counts."""
+    made = nn.Sequential(nn.Linear(6, 10), nn.LayerNorm(10), nn.Tanh(), nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 3))
+    with torch.no_grad():
+        made[0].weight.mul_(8)
+    return made
 
 
 def task(optimizer):
@@ -44,7 +48,7 @@ def population(chosen, sizes, powers, structures):
     return next(iter(pool.train([chosen], [shape.expand(len(sizes), -1)], find_fitness("loss")))).trained
 
 
-def by_hand(chosen, size, fall_power, rise_power, structure):
+def by_hand(chosen, size, fall_power, rise_power, wait, structure):
     """The losses of one training, with torch's optimizer and one parameter group per tensor."""
     make, momentum, optimizer_scale = OPTIMIZERS[
         next(name for name in OPTIMIZERS if task(name).optimizer == chosen.optimizer)
@@ -58,7 +62,7 @@ def by_hand(chosen, size, fall_power, rise_power, structure):
     keep, level_keep = math.exp(-1 / (0.1 * STEPS)), math.exp(-1 / max(SHORTEST, LEVEL * STEPS))
     mean, weight = dict.fromkeys(map(id, model.parameters()), 0.0), 0.0
     level_sum = level_weight = 0.0
-    lowest = math.inf
+    lowest, settled = math.inf, None
     for step in range(STEPS):
         x, y = chosen.data.inputs[indices[step]], chosen.data.targets[indices[step]]
         loss = cross_entropy(model(x), y)
@@ -69,10 +73,12 @@ def by_hand(chosen, size, fall_power, rise_power, structure):
         level_weight = level_keep * level_weight + 1 - level_keep
         level = level_sum / level_weight / losses[0]
         if level_weight > SETTLED:
-            lowest = min(lowest, level)
+            lowest, settled = min(lowest, level), settled or level
         reads = min(1, level) ** fall_power * min(1.0, lowest / level) ** rise_power
+        reads *= max(wait, 1 - level / settled / 0.9 if settled else 0.0)
         lengths = [max(p.norm().item(), math.sqrt(len(p) / 3)) for p in matrices]
-        first = math.hypot(*lengths) / max(
+        clipped = [min(w, 3 * math.sqrt(len(p) / 3)) for w, p in zip(lengths, matrices, strict=True)]
+        first = math.hypot(*(clipped if structure == "weighted" else lengths)) / max(
             math.hypot(*(p.grad.norm().item() for p in matrices)), math.sqrt(sum(p.numel() for p in matrices))
         )
         alphas = {}
@@ -85,7 +91,10 @@ def by_hand(chosen, size, fall_power, rise_power, structure):
         steps = [(b - p.detach()).norm().item() / alphas[id(p)] for b, p in zip(before, matrices, strict=True)]
         relative = [(s / w) ** 2 for s, w in zip(steps, lengths, strict=True)]
         together = sum(s**2 for s in steps) / sum(w**2 for w in lengths)
+        counts = [min(1.0, p[0].numel() / len(p)) for p in matrices]
         one = {
+            "weighted": sum(k * s**2 for k, s in zip(counts, steps, strict=True))
+            / sum(k * w**2 for k, w in zip(counts, clipped, strict=True)),
             "each": sum(relative) / len(relative),
             "middle": math.exp(sum(map(math.log, relative)) / len(relative)),
         }.get(structure, together)
@@ -100,14 +109,14 @@ def by_hand(chosen, size, fall_power, rise_power, structure):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_structure_takes_the_steps_of_its_equation(optimizer):
     chosen, sizes = task(optimizer), [0.5, *[0.1] * (len(STRUCTURES) - 1)]
-    found = population(chosen, sizes, [(0.0, 0.0)] * len(sizes), STRUCTURES)
+    found = population(chosen, sizes, [(0.0, 0.0, 1.0)] * len(sizes), STRUCTURES)
     for place, structure in enumerate(STRUCTURES):
-        expected = torch.tensor(by_hand(chosen, sizes[place], 0.0, 0.0, structure), dtype=torch.float64)
+        expected = torch.tensor(by_hand(chosen, sizes[place], 0.0, 0.0, 1.0, structure), dtype=torch.float64)
         torch.testing.assert_close(found.losses[place], expected, rtol=1e-8, atol=1e-10)
 
 
 def test_powers_of_the_loss_shorten_the_steps_as_their_equation_says():
-    chosen, powers = task("sgdm"), [(0.5, 0.0), (0.0, 3.0), (0.25, 2.0)]
+    chosen, powers = task("sgdm"), [(0.5, 0.0, 1.0), (0.0, 3.0, 1.0), (0.25, 2.0, 0.1)]
     found = population(chosen, [0.6] * 3, powers, ["each"] * 3)
     for losses, power in zip(found.losses, powers, strict=True):
         expected = torch.tensor(by_hand(chosen, 0.6, *power, "each"), dtype=torch.float64)
@@ -124,7 +133,7 @@ def test_vectors_and_padding_belong_to_no_matrix():
 
 def test_a_training_that_diverges_does_not_disturb_its_neighbours():
     chosen = task("sgd")
-    alone = population(chosen, [0.1], [(0.25, 2.0)], ["each"])
-    beside = population(chosen, [0.1, 1e9], [(0.25, 2.0)] * 2, ["each", "absolute"])
+    alone = population(chosen, [0.1], [(0.25, 2.0, 0.1)], ["each"])
+    beside = population(chosen, [0.1, 1e9], [(0.25, 2.0, 0.1)] * 2, ["each", "absolute"])
     torch.testing.assert_close(alone.losses[0], beside.losses[0], rtol=1e-12, atol=0)
     assert not torch.isfinite(beside.fitness[1]) or beside.fitness[1] > 10 * beside.fitness[0]

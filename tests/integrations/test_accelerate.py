@@ -10,7 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.state import AcceleratorState, GradientState
-from cases import KNOWS_HORIZON
+from cases import KNOWS_HORIZON, SCHEDULES
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -195,6 +195,13 @@ def test_a_relative_range_needs_gradients_that_are_not_scaled():
     with pytest.raises(ValueError, match=r"Accelerate scales them \(fp16\): train in bf16 or fp32"):
         Training("universal-relative", scaler=torch.amp.GradScaler("cpu"))
     assert all(used > 0 for used in Training("universal-relative").run().used)
+
+
+def test_a_measured_range_does_not_mind_scaled_gradients():
+    torch.manual_seed(1)
+    schedule = SCHEDULES["measured"]()
+    scaled = Training(schedule, scaler=torch.amp.GradScaler("cpu", init_scale=4.0)).run()
+    assert scaled.used == pytest.approx(Training(schedule).run().used, rel=1e-4)
 
 
 def test_a_loss_whose_step_the_scaler_skips_is_read_like_any_other(schedule):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from cases import SCHEDULES
 from lightning.pytorch.callbacks import LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.precision import MixedPrecision
@@ -78,6 +79,23 @@ def test_a_relative_range_moves_the_weights_by_a_part_of_their_length():
             loss = batch_loss(net, batch)
             loss.backward()
             lr.step(loss)
+            optimizer.step()
+    assert_same(module, net, used)
+
+
+def test_a_measured_range_sees_gradients_that_are_clipped_later():
+    module, data, schedule = Module(), Batches(), SCHEDULES["measured"]()
+    fit(module, [LearnedLRCallback(schedule, num_classes=5)], data, gradient_clip_val=0.05)
+    net, used = new_net(), []
+    optimizer = record(momentum(net), used)
+    lr = LearnedLR(optimizer, schedule, total_steps=len(module.used), num_classes=5)
+    for _ in range(3):
+        for batch in data:
+            optimizer.zero_grad()
+            loss = batch_loss(net, batch)
+            loss.backward()
+            lr.step(loss)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.05)
             optimizer.step()
     assert_same(module, net, used)
 

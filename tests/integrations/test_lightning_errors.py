@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from cases import SCHEDULES
 from lightning.pytorch.plugins.precision import MixedPrecision
 from lightning_fits import (
     Batches,
@@ -39,6 +40,7 @@ def test_a_relative_range_needs_gradients_as_they_are_used(options, message):
         fit(Module(), [LearnedLRCallback("universal-relative")], **options)
     with pytest.raises(ValueError, match=message):
         fit(Own(), [LossFeed()], **options)
+    fit(Module(), [LearnedLRCallback(SCHEDULES["measured"](), num_classes=5)], **options)  # a measured one does not
 
 
 @pytest.mark.parametrize(

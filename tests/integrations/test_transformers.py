@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from mlrsnet import LearnedLR, Schedule
+from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule
 
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
@@ -211,6 +211,15 @@ def test_a_relative_range_needs_gradients_that_are_not_scaled(tmp_path):
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
     with pytest.raises(ValueError, match="the Trainer scales them"):
         trainer.train()
+
+
+def test_a_measured_range_works_in_the_trainer_with_its_clipping(tmp_path):
+    schedule = Schedule(LSTMNet(10), Card(gamma=Gamma("measured", value=0.1)))
+    trainer = alone(classifier(), settings(tmp_path, max_grad_norm=0.05), schedule, labelled())
+    trainer.train()
+    lrs = logged(trainer)
+    assert len(lrs) > 2
+    assert all(0 < value < 1 for value in lrs)
 
 
 def test_a_loss_that_ignores_the_trainers_count_is_told_with_what_to_do(horizon, tmp_path):

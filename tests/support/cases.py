@@ -21,6 +21,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
     "decay": lambda: Schedule(DecayNet(0.5, 2.0), Card(gamma=Gamma("fixed", value=0.5))),
     "relative": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("relative", value=0.1))),
+    "measured": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("measured", value=0.1))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }
 

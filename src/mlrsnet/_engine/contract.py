@@ -16,7 +16,8 @@ from mlrsnet.schedule import Schedule
 class Rule:
     """alpha_t = clip(scale * s_t * gamma * factor_t, min_lr, max_lr), with the factor from the schedule.
 
-    s_t carries the range over to the optimizer: `gamma.optimizer_scale`, or |w_t| / |d_t| where the range is relative.
+    s_t carries the range over to the optimizer: `gamma.optimizer_scale`, or |w_t| / |d_t| where the range is relative, or c(m)
+    rho_t where it is measured.
     """
 
     schedule: Schedule
@@ -88,7 +89,7 @@ class Backend(Protocol):
     on_host: bool
     optimizer_scale: float
     ratio: Any
-    """|w| / |d| of the next step where the range is relative, else 1."""
+    """|w| / |d| of the next step where the range is relative, rho where it is measured, else 1."""
 
     carry: Any
     """The `step.Carry` of the last step."""

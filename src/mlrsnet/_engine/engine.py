@@ -7,23 +7,26 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet._engine import relative
+from mlrsnet import _weights
+from mlrsnet._engine import counted, measured, relative, shards
 from mlrsnet._engine.contract import Backend, Rule, Snapshot
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._engine.losses import Losses, is_captured
+from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
-from mlrsnet.gamma import optimizer_scale
+from mlrsnet.gamma import momentum_scale, optimizer_scale
 
 
 class Engine:
     """Sets the LRs of an optimizer, one loss at a time.
 
     The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
-    `ratios` between the groups, `optimizer_steps` taken since the last loss, and `problems` reported so far.
+    `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
+    measured, and `problems` reported so far.
 
     Args:
         optimizer: the one that owns the parameter groups.
@@ -48,6 +51,7 @@ class Engine:
         self.on_nonfinite, self.steps = on_nonfinite, 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
+        self.is_measured = rule.schedule.card.gamma.is_measured
         self.ratios: list[float] = []
         remember_initial_lrs(optimizer)
         lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
@@ -56,6 +60,10 @@ class Engine:
             if device is None
             else DeviceBackend(rule, total_steps, initial_loss, lr, device)
         )
+        self.meter = Meter(self.backend, total_steps) if self.is_measured else None
+        self.depth = 1
+        if self.is_measured:
+            self._look_at_weights()
         self.bind()
         self._listen()
 
@@ -64,6 +72,10 @@ class Engine:
         self.follow_groups()
         if self.is_relative:
             self._measure()
+        if self.meter is not None:
+            self.meter.begin()
+            if self.backend.on_host:
+                self.check_measured(self.steps)
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
@@ -75,6 +87,16 @@ class Engine:
         """Set the number of steps of the whole training."""
         self.total_steps = total_steps
         self.backend.extend(total_steps)
+        if self.meter is not None:
+            self.meter.extend(total_steps)
+        self._set_scale()
+
+    def check_measured(self, steps: int) -> None:
+        """Warn once if the range could not be measured in this many steps; waits for the device."""
+        if self.is_relative and steps and float(self.backend.ratio) <= relative.SMALLEST_RATIO:
+            self.problems.warn_once("unmeasured", relative.UNMEASURED)
+        if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
+            self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
@@ -93,16 +115,26 @@ class Engine:
     def bind(self) -> None:
         """Read the groups, and take over their LRs."""
         remember_initial_lrs(self.optimizer)
-        groups, reference = self.optimizer.param_groups, reference_group(self.optimizer)
+        groups = self.optimizer.param_groups
         if self.is_relative:
             relative.check(self.optimizer)
-        else:
-            self.backend.optimizer_scale = optimizer_scale(reference)
+        elif self.is_measured:
+            counted.check(self.optimizer)
+        self._set_scale()
         self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer))
+        if self.meter is not None:
+            self.meter.bind(groups, self.ratios)
 
-    def restore(self, saved: Snapshot, steps: int, total_steps: int) -> None:
-        """Continue from a snapshot, without repeating its warnings."""
-        self.steps = steps
+    def restore(
+        self,
+        saved: Snapshot,
+        steps: int,
+        total_steps: int,
+        mean: tuple[float, float] = (0.0, 0.0),
+        depth: int = 1,
+    ) -> None:
+        """Continue from a snapshot, without repeating its warnings. `mean`: of `Meter.numbers`."""
+        self.steps, self.depth = steps, depth
         self.extend(total_steps)
         self.backend.restore(saved)
         self.problems.mark_known(saved)
@@ -110,6 +142,26 @@ class Engine:
         self.bind()
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
+        if self.meter is not None:
+            self.meter.restore(mean)
+
+    def _look_at_weights(self) -> None:
+        """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""
+        weights = (weight for group in self.optimizer.param_groups for weight in group["params"])
+        facts = _weights.read(shards.whole_vector(weight) for weight in weights if weight.requires_grad)
+        caution = self.rule.schedule.card.gamma.caution
+        self.depth = facts.depth
+        if facts.is_trained and caution < 1:
+            self.backend.set_memory(self.rule.schedule.net.careful(self.backend.copy_memory(), caution))
+
+    def _set_scale(self) -> None:
+        """Carry the range over to the optimizer."""
+        reference = reference_group(self.optimizer)
+        if self.is_measured:
+            size = self.rule.schedule.card.gamma.size(self.total_steps, self.depth)
+            self.backend.optimizer_scale = size * momentum_scale(reference)
+        elif not self.is_relative:
+            self.backend.optimizer_scale = optimizer_scale(reference)
 
     def _measure(self) -> None:
         """|w| / |d| of the step that follows."""
@@ -134,6 +186,8 @@ class Engine:
     def _listen(self) -> None:
         """Count the optimizer's steps. On a device, take over LRs that its `load_state_dict` brings, even between replays."""
         self.optimizer_steps.watch(self.optimizer)
+        if self.meter is not None:
+            self.meter.watch(self.optimizer)
         if not self.backend.on_host:
             own = weakref.ref(self)
 

@@ -168,7 +168,7 @@ def _step(
     renews = begins
     if POLICY == 1:  # per-phase
         renews = begins | (phase != last_phase)
-    if POLICY >= 2:  # fixed, relative
+    if POLICY >= 2:  # fixed, relative, measured
         fresh = loss * 0.0 + fixed_gamma
     else:
         f_0 = tl.where(begins, initial_loss, loss)

@@ -25,8 +25,9 @@ SMALLEST_RATIO = 1e-12
 
 
 def initial_ratio(rule: Rule) -> float:
-    """|w| / |d| before the first step: nothing has been measured. 1 if the range is not relative."""
-    return SMALLEST_RATIO if rule.schedule.card.gamma.is_relative else 1.0
+    """|w| / |d| before the first step: nothing has been measured. 1 if the range needs no measurement."""
+    gamma = rule.schedule.card.gamma
+    return SMALLEST_RATIO if gamma.is_relative or gamma.is_measured else 1.0
 
 
 def check(optimizer: Optimizer) -> None:

@@ -15,6 +15,8 @@ from mlrsnet.schedule import Schedule
 VERSION = 1
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
+MEAN_KEYS = ("measured_sum", "measured_weight", "depth")
+"""Of schedules with a measured range only, so that states of the others are those of version 0.1."""
 
 
 def save(engine: Engine) -> dict[str, Any]:
@@ -29,6 +31,7 @@ def save(engine: Engine) -> dict[str, Any]:
         "pending": torch.tensor([float(loss) for loss in engine.losses.pending], dtype=torch.float64),
         **_numbers(engine.rule),
         **snapshot,
+        **(dict(zip(MEAN_KEYS, (*engine.meter.numbers(), engine.depth), strict=True)) if engine.meter else {}),
     }
 
 
@@ -49,7 +52,9 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
                 f"construct LearnedLR with the saved run's {name} to continue as it would have"
             )
     engine.losses.pending = state["pending"].tolist()
-    engine.restore(state, state["last_epoch"], state["total_steps"])  # type: ignore[arg-type]
+    mean = (state.get(MEAN_KEYS[0], 0.0), state.get(MEAN_KEYS[1], 0.0))
+    depth = state.get(MEAN_KEYS[2], 1)
+    engine.restore(state, state["last_epoch"], state["total_steps"], mean, depth)  # type: ignore[arg-type]
 
 
 def schedule_number(schedule: Schedule) -> int:
@@ -63,9 +68,10 @@ def _numbers(rule: Rule) -> dict[str, float]:
 
 
 def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
-    if state.get("version") != VERSION or state.keys() != KEYS:
+    keys = KEYS.union(MEAN_KEYS if schedule.card.gamma.is_measured else ())
+    if state.get("version") != VERSION or state.keys() != keys:
         raise ValueError(
-            f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(KEYS)}), "
+            f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(keys)}), "
             f"got version {state.get('version')!r}, keys {sorted(state)}: pass the state saved for the scheduler"
         )
     if state["schedule"] != schedule_number(schedule):

@@ -68,7 +68,7 @@ def advance(
         carry: from the step before.
         loss: of this step.
         total_steps: of the whole training.
-        scale: the rule's scale, times the optimizer's, times |w| / |d| if the range is relative.
+        scale: the rule's scale, times the optimizer's, times |w| / |d| if the range is relative or measured.
         network: the schedule's networks.
         operations: `HOST` or `DEVICE`, as the numbers are.
         num_classes: replaces the rule's, for trainings side by side that differ in it.

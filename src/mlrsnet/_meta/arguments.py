@@ -35,6 +35,8 @@ def check_kinds(
         raise TypeError(f"gamma must be a mlrsnet.Gamma or None, got {gamma!r}: pass Gamma() for the paper's")
     if gamma is not None and gamma.is_relative:
         raise ValueError("gamma must not be relative for Algorithm 1, got 'relative': use HorizonTrainer, or Gamma()")
+    if gamma is not None and gamma.is_measured:  # a meta-update steps at an LR of 4096, which would be measured
+        raise ValueError("gamma must not be measured for Algorithm 1, got 'measured': use Gamma()")
 
 
 def make_net(given: ScheduleNet | None, compat: frozenset[str]) -> ScheduleNet:

@@ -104,7 +104,8 @@ def _simulate(arguments: argparse.Namespace) -> None:
     schedule = Schedule.load(arguments.schedule)
     gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
     lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes)
-    print("step,loss,part of the weights" if schedule.card.gamma.is_relative else "step,loss,lr")
+    is_part = schedule.card.gamma.is_relative or schedule.card.gamma.is_measured
+    print("step,loss,part of the weights" if is_part else "step,loss,lr")
     for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):
         print(f"{step},{loss:g},{lr:.6g}")
 

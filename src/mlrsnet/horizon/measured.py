@@ -138,6 +138,7 @@ class Measured:
     def _ratio(self, state: State, lengths: Tensor, gradients: Tensor) -> Tensor:
         """(members, L + 1) 1 / sqrt(mean x). Before anything is measured, short for SGD's and for Adam's directions."""
         n = (self.layout.owner < self.layout.count).sum()
+        lengths = torch.where(self.codes == 5, torch.minimum(lengths, LONGEST * self.layout.floors), lengths)
         first = (lengths.sum(1) / torch.maximum(gradients.sum(1), n.to(lengths))).sqrt().unsqueeze(1)
         mean = state["sum"] / state["total"].clamp(min=SMALLEST)
         ratio = torch.where(state["step"] > 0, mean.clamp(min=SMALLEST).rsqrt(), first)

@@ -15,6 +15,7 @@ from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import advance_on_device, fused_members
 from mlrsnet._engine.step import Carry, begin
 from mlrsnet._numbers import DEVICE
+from mlrsnet.gamma import Gamma
 from mlrsnet.schedule import Schedule
 
 SETTLED = 0.3
@@ -30,13 +31,21 @@ class Policy(Protocol):
 
     @property
     def structures(self) -> Sequence[str] | None:
-        """For measured steps, the structure of each member; see `measured`."""
+        """For LRs that follow from the steps taken so far, the structure of each member; see `measured`."""
+
+    @property
+    def gamma(self) -> Gamma | None:
+        """The range of a schedule's LRs; None for hand-designed ones."""
 
     def configure(self, values: Tensor) -> None:
         """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
-        """Start new trainings. `scale` (the optimizer's) and `num_classes` have one value per member."""
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
+        """Start new trainings. All have one value per member.
+
+        scale: the optimizer's. num_classes: NaN where numbers are predicted. waits: the share of the LR that is kept until
+        the loss has fallen, see `ScheduleNet.careful`; all of it if None.
+        """
 
     def lrs(self, losses: Tensor) -> Tensor:
         """(members,) LRs of the next step."""
@@ -53,8 +62,6 @@ class Networks:
         fused: on CUDA, in float32, run a step of all `LSTMNet` or `TrendNet` in one Triton kernel.
     """
 
-    structures: Sequence[str] | None = None
-
     def __init__(
         self,
         schedule: Schedule,
@@ -66,7 +73,9 @@ class Networks:
     ) -> None:
         if schedule.num_phases != 1:
             raise ValueError(f"schedule must have one phase, got {schedule.num_phases}: whole trainings need no more")
-        self.rule, self.is_relative = Rule(schedule), schedule.card.gamma.is_relative
+        self.rule, gamma = Rule(schedule), schedule.card.gamma
+        self.is_relative, self.gamma = gamma.is_relative, gamma
+        self.structures = ["weighted"] * members if gamma.is_measured else None
         self.weights = {
             name: torch.empty(members, 1, *weight.shape, dtype=dtype, device=device)
             for name, weight in schedule.net.named_parameters()
@@ -96,7 +105,7 @@ class Networks:
         if self.kernel is not None:
             self.kernel.set_weights(flat)
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
         """See `Policy`."""
         self.total_steps.fill_(total_steps)
         self.scale.copy_(scale)
@@ -104,6 +113,8 @@ class Networks:
         for value, start in zip(self.carry, begin(self.rule.schedule.net.initial_state(), 0.0), strict=True):
             value.copy_(start)
         self.counts[:, 5] = total_steps
+        if waits is not None:
+            self.memory.copy_(self.rule.schedule.net.careful(self.memory, waits))
 
     def divisors(self) -> Tensor:
         """(members,) what the losses of the last training were divided by before the networks read them."""
@@ -136,7 +147,7 @@ class Table:
         most_steps: room for factors.
     """
 
-    is_relative = False
+    is_relative, gamma = False, None
     structures: Sequence[str] | None = None
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
@@ -149,7 +160,7 @@ class Table:
         factors = torch.as_tensor(values, dtype=self.factors.dtype, device=self.factors.device)
         self.factors[:, : factors.shape[-1]] = factors
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
         """See `Policy`."""
         self.scale.copy_(scale)
         self.step.zero_()
@@ -184,9 +195,9 @@ class Decays(Table):
         self.settled = torch.zeros_like(peaks)
         self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
         """See `Policy`."""
-        super().begin(total_steps, scale, num_classes)
+        super().begin(total_steps, scale, num_classes, waits)
         self.sum.zero_()
         self.total.zero_()
         self.lowest.fill_(torch.inf)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from mlrsnet import _weights
 from mlrsnet._engine.capture import WARM_UP, captured
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.data import Data
@@ -81,21 +82,27 @@ class Population:
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and empty optimizer state for these tasks."""
+        gamma, sizes, waits = self.policy.gamma, torch.ones_like(self.weight_decay), torch.ones_like(self.weight_decay)
         for number, task in enumerate(tasks):
             rows = slice(number * self.members, (number + 1) * self.members)
-            self.models.fill(rows, task.fresh_model())
+            model = task.fresh_model()
+            self.models.fill(rows, model)
+            if gamma is not None and gamma.is_measured:
+                facts = _weights.read(weight for weight in model.parameters() if weight.requires_grad)
+                sizes[rows] = gamma.size(task.total_steps, facts.depth)
+                waits[rows] = gamma.caution if facts.is_trained else 1.0
             self.weight_decay[rows] = task.weight_decay
             self.masked[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
             if self.labels is not None:
                 self.labels[number] = task.labels().to(self.device)
         for name, value in self.update.begin(self.models.rows.weights).items():
             self.state[name].copy_(value)
-        scale = torch.ones_like(self.weight_decay[:, 0]) * self.update.scale
+        scale = sizes[:, 0] * self.update.scale
         if isinstance(self.update, Measured):
             self.update.plan(self.state, tasks[0].total_steps)
         numbers = [math.nan if task.data.is_regression else float(task.num_classes) for task in tasks]
         num_classes = [number for number in numbers for _ in range(self.members)]
-        self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale))
+        self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale), waits[:, 0])
         self.models.model.train()
 
     def advance(self, batches: Sequence[Batches], count: int) -> Tensor:

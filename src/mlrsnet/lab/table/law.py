@@ -85,11 +85,16 @@ def responses(table: Table) -> dict[tuple[str, float, float], Response]:
 
 Known = Callable[[dict[str, Any], dict[str, Any]], float]
 
+
+def _normalises(facts: dict[str, Any]) -> bool:
+    return bool(facts["fresh"] + facts["trained"])
+
+
 FEATURES: dict[str, Known] = {
     "horizon": lambda kind, facts: math.log(kind["total_steps"] / 500),
-    "depth": lambda kind, facts: 0.0 if facts["gains"] else math.log(max(1.0, facts["matrices"] / 4)),
-    "fan_in": lambda kind, facts: 0.0 if facts["gains"] else math.log(facts["fan_in"] / 64),
-    "trained": lambda kind, facts: max(0.0, facts["excess"]),
+    "depth": lambda kind, facts: 0.0 if _normalises(facts) else math.log(max(1.0, facts["matrices"] / 4)),
+    "fan_in": lambda kind, facts: 0.0 if _normalises(facts) else math.log(facts["fan_in"] / 64),
+    "trained": lambda kind, facts: float(facts["trained"] > facts["fresh"]),
     "parameters": lambda kind, facts: math.log(facts["parameters"] / 1e4),
     "epochs": lambda kind, facts: math.log(max(1.0, facts["epochs"])),
 }

@@ -1,0 +1,118 @@
+"""The measured range with weights spread over two real processes: every rank has the LRs of one process with all the data."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from test_measured import measured_schedule
+from test_metatrain_distributed import LOWEST_FSDP
+
+WORKER = """
+import os, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.distributed.device_mesh import init_device_mesh
+from mlrsnet import LearnedLR
+
+kind, name, lr_kind, rank, ranks, folder = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5]), sys.argv[6]
+dist.init_process_group("gloo", init_method=f"file://{folder}/{kind}.store", rank=rank, world_size=ranks)
+random = torch.Generator().manual_seed(0)
+x = torch.randn(10, 16, 5, generator=random, dtype=torch.float64)
+y = torch.randint(3, (10, 16), generator=random)
+part = slice(rank * 16 // ranks, (rank + 1) * 16 // ranks)
+torch.manual_seed(1)
+# 7 rows do not divide by 2, and of 1 row the second process has nothing
+model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1), nn.Tanh(), nn.Linear(1, 3)).double()
+if kind == "fsdp":
+    from torch.distributed.fsdp import fully_shard
+    fully_shard(model, mesh=init_device_mesh("cpu", (ranks,)))
+elif kind == "hsdp":
+    from torch.distributed.fsdp import fully_shard
+    fully_shard(model, mesh=init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("copies", "parts")))
+elif kind == "fsdp, one layer":
+    from torch.distributed.fsdp import fully_shard
+    fully_shard(model[0], mesh=init_device_mesh("cpu", (ranks,)))
+options = {"momentum": 0.9} if name == "SGD" else {}
+lr = torch.tensor(0.1) if lr_kind == "tensor" else 0.1
+optimizer = getattr(torch.optim, name)(model.parameters(), lr=lr, foreach=False, **options)
+learned = LearnedLR(optimizer, folder + "/s.safetensors", total_steps=10)
+used = []
+for step in range(10):
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x[step, part]), y[step, part])
+    loss.backward()
+    if kind == "fsdp, one layer":  # what fully_shard does for its own
+        for layer in (model[2], model[4]):
+            for weight in layer.parameters():
+                dist.all_reduce(weight.grad)
+                weight.grad /= ranks
+    learned.step(loss)
+    optimizer.step()
+    used.append(float(learned.get_last_lr()[0]))
+torch.save(torch.tensor(used, dtype=torch.float64), f"{folder}/{kind}{rank}.pt")
+dist.barrier()
+os._exit(0)  # the result is on disk; gloo's threads can abort a normal exit
+"""
+
+
+def run(folder, kind, name, lr_kind, ranks):
+    script = folder / "worker.py"
+    script.write_text(WORKER)
+    words = [sys.executable, script, kind, name, lr_kind]
+    workers = [subprocess.Popen([*words, str(rank), str(ranks), folder]) for rank in range(ranks)]
+    assert [worker.wait(timeout=180) for worker in workers] == [0] * ranks
+    return [torch.load(folder / f"{kind}{rank}.pt", weights_only=True) for rank in range(ranks)]
+
+
+@pytest.mark.skipif(
+    torch.torch_version.TorchVersion(torch.__version__) < LOWEST_FSDP,
+    reason=f"fully_shard on CPUs is right from torch {LOWEST_FSDP} on",
+)
+@pytest.mark.parametrize(
+    ("kind", "name", "lr_kind"),
+    [
+        ("fsdp", "SGD", "float"),
+        ("fsdp", "AdamW", "float"),
+        ("fsdp", "AdamW", "tensor"),
+        ("hsdp", "AdamW", "float"),
+        ("fsdp, one layer", "SGD", "float"),
+    ],
+)
+def test_sharded_weights_get_the_lrs_of_whole_ones(kind, name, lr_kind, tmp_path):
+    measured_schedule().save(tmp_path / "s.safetensors")
+    (expected,) = run(tmp_path, "whole", name, lr_kind, 1)
+    first, second = run(tmp_path, kind, name, lr_kind, 2)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, expected, rtol=1e-4 if lr_kind == "tensor" else 1e-9, atol=0)
+
+
+FLAT = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from mlrsnet import LearnedLR
+
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=0, world_size=1)
+for original in (False, True):
+    model = FullyShardedDataParallel(nn.Linear(4, 2), device_id=torch.device("cpu"), use_orig_params=original)
+    try:
+        LearnedLR(torch.optim.SGD(model.parameters(), lr=0.1), sys.argv[1] + "/s.safetensors", total_steps=5)
+    except ValueError as error:
+        print(error, flush=True)
+os._exit(0)
+"""
+
+
+def test_flat_weights_of_fsdp1_are_refused_with_what_works_instead(tmp_path):
+    measured_schedule().save(tmp_path / "s.safetensors")
+    found = subprocess.run([sys.executable, "-c", FLAT, tmp_path], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr[-2000:]
+    message = (
+        "optimizer must have whole weights or those of fully_shard (FSDP2) for a schedule with a measured range, got flat ones "
+        "of FullyShardedDataParallel (FSDP1): use fully_shard, or a schedule whose range is not measured, such as 'universal'"
+    )
+    assert found.stdout.splitlines() == [message, message]

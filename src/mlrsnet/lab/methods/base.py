@@ -87,10 +87,15 @@ class Method:
         """Called after an epoch that was evaluated, with the loss on validation data."""
 
     def lr(self) -> float | Tensor:
-        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d)."""
+        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d).
+
+        L-DoG has one LR for each tensor: this is their mean.
+        """
         group = self.optimizer.param_groups[0]
+        if "eta" in group:
+            return torch.stack(group["eta"]).mean()
         lr: float | Tensor = group["lr"]
-        return lr * group["d"] if "d" in group else lr
+        return lr * group["d"] / group.get("g0_norm", 1.0) if "d" in group else lr
 
     def scalars(self) -> dict[str, float]:
         """More numbers for an epoch's record, such as gamma."""

@@ -17,7 +17,8 @@ class Setting:
     """What a method knows of the training it works in.
 
     Args:
-        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training.
+        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training. It has no classes if numbers are
+            predicted.
         val_gradients: returns the loss of the next held-out batch and its gradients, in the order of the model's parameters. The
             model is left as it was. The next call overwrites the tensors: clone what you keep.
         train_loss: returns the differentiable loss of the step's training batch. Only for methods with `own_gradients`, once per
@@ -35,7 +36,7 @@ class Setting:
     lr: float
     total_steps: int
     steps_per_epoch: int
-    num_classes: int
+    num_classes: int | None
     is_text: bool
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]

@@ -25,7 +25,7 @@ def l_dog(parameters: Parameters, lr: Any, weight_decay: float, fused: bool, *, 
 def _kind() -> Any:
     base, averager = need("dog", "LDoG", "dog-optimizer"), need("dog", "PolynomialDecayAverager", "dog-optimizer")
 
-    class AveragedLDoG(base):  # type: ignore[misc]
+    class AveragedLDoG(base):  # type: ignore[misc, valid-type]
         """L-DoG that evaluates its average: `eval()` puts it in place of the weights, `train()` the weights back."""
 
         def __init__(self, parameters: Parameters, **options: Any) -> None:

@@ -27,8 +27,8 @@ def mlp(
     """
     sizes = [math.prod(shape)] + [_check.whole_number("width", width)] * _check.whole_number("depth", depth, 0)
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), *normalisation(norm, outputs), nn.ReLU()]
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), *normalisation(norm, after), nn.ReLU()]
     network = nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
     if _check.one_of("init", init, INITS) == "he":
         network.apply(_he)

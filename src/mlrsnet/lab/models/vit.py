@@ -15,7 +15,7 @@ class VisionTransformer(nn.Module):
     """Patches as tokens, pre-norm blocks, the mean over tokens, and a linear layer.
 
     Args:
-        shape: of a picture; its sides are multiples of `patch`.
+        shape: of a picture; what is left beside whole patches is not looked at.
         num_classes: outputs.
         patch: side of a patch.
         layers, width, heads, dropout: of the blocks.
@@ -35,10 +35,8 @@ class VisionTransformer(nn.Module):
         super().__init__()
         channels, height, columns = shape
         check_heads(width, heads)
-        if height % _check.whole_number("patch", patch) or columns % patch:
-            raise ValueError(
-                f"patch must divide the picture's sides {height} and {columns}, got {patch}: use 1, 2 or 4"
-            )
+        if _check.whole_number("patch", patch) > min(height, columns):
+            raise ValueError(f"patch must be at most the picture's sides {height} and {columns}, got {patch}")
         self.embed = nn.Conv2d(channels, width, patch, stride=patch)
         self.positions = nn.Parameter(torch.randn((height // patch) * (columns // patch), 1, width) * POSITION_STD)
         self.dropout = nn.Dropout(dropout_rate(dropout))

@@ -137,6 +137,12 @@ class RunSpec:
             del values["start"]  # as specs were before it was added
         return values
 
+    @property
+    def tasks(self) -> list[tuple[str, dict[str, Any]]]:
+        """The datasets that it reads, with their options: its own, and those of its start."""
+        before = RunSpec.from_dict(self.start).tasks if self.start else []
+        return [(self.task, self.task_options), *before]
+
     def to_json(self) -> str:
         """As indented JSON."""
         return json.dumps(self.to_dict(), indent=1)

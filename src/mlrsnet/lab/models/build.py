@@ -121,7 +121,7 @@ def build_pieces(name: str, vocabulary: int, length: int, num_classes: int, **op
     """A classifier of pieces of text, tokens (B, length) of which 0 is padding.
 
     >>> num_parameters(build_pieces("text_classifier", 10, 4, 2, width=8, heads=2, layers=1))
-    1002
+    1018
     """
     builder = _builder(name, "pieces of text", options)
     made: nn.Module = builder(vocabulary, length, _check.whole_number("num_classes", num_classes, 2, MORE), **options)

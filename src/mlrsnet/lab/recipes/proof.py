@@ -103,18 +103,18 @@ RECIPE = Recipe(
     notes={
         "all": (
             "Not in the paper. Every row of a task trains on the same data from the same weights in the same order.",
-            "Decays have a warm-up of 5 % and LRs in multiples of the task's usual one: 0.1 for SGD (1 for LSTMs on characters, 10 on "
-            "Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning, 0.01 for prices in "
+            "Decays have a warm-up of 5 % and LRs in multiples of the task's usual one: 0.1 for SGD (1 for LSTMs on characters, 10 "
+            "on Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning, 0.1 for prices in "
             "dollars. Choose by validation.",
-            "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an LR of "
-            "1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB 0.001 and LARS "
-            "1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",
+            "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
+            "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
+            "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",
         ),
         "smoke": ("Tables and digits that come with scikit-learn: this shows that everything works.",),
         "short": (
             "Tasks for a CPU: parts of data sets, small pictures and networks, seconds per training.",
-            "Fine-tuning starts from a network trained on the first half of Fashion-MNIST and goes on with a quarter of it that was not "
-            "seen; or from six classes of CIFAR-10, and learns the other four.",
+            "Fine-tuning starts from a network trained on the first half of MNIST and goes on with a quarter that it has not seen; "
+            "or from six classes of CIFAR-10, and learns the other four.",
         ),
         "paper": ("TinyImageNet is a subset of 15,000 pictures.",),
     },

@@ -54,7 +54,7 @@ def _gpt(layers: int, width: int, length: int = 64, **options: Any) -> Fields:
 
 WIKIPEDIA: Fields = {"task": "wikitext2-chars", "sequence_length": 64, "batch_size": 16, "epochs": 1}
 CNN: Fields = {"model": "small_cnn", "model_options": {"width": 32}}
-CLOTHES: Fields = {"task": "fashion_mnist", **CNN}
+HANDWRITTEN: Fields = {"task": "mnist", **CNN}
 GOOD: Fields = {"optimizer": "sgdm", "lr": 0.05, "schedule": "cosine", "schedule_options": {"warmup": WARM}}
 """How networks are trained that are fine-tuned later."""
 
@@ -71,8 +71,8 @@ TABLES = (
     ),
     _task(
         "Diamonds in dollars, MLP, Adam",
-        337,
-        lr=0.01,
+        336,
+        lr=0.1,
         task="diamonds",
         optimizer="adam",
         weight_decay=0.0,
@@ -145,8 +145,8 @@ FINE_TUNING = (
         optimizer="adamw",
         weight_decay=0.01,
         epochs=3,
-        start={**CLOTHES, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 5},
-        **CLOTHES,
+        start={**HANDWRITTEN, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 5},
+        **HANDWRITTEN,
     ),
     _task(
         "Fine-tuning on other classes, CNN, SGDM",

@@ -159,7 +159,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 def test_options_that_a_name_fixes_or_lacks_are_refused(tmp_path):
     with pytest.raises(ValueError, match="cifar100-half has no option 'fraction'"):
         load("cifar100-half", root=tmp_path, fraction=0.2)
-    with pytest.raises(ValueError, match="ptb has no option 'val_size', got val_size=3: it has no options"):
+    with pytest.raises(ValueError, match="ptb has no option 'val_size', got val_size=3: its options are fraction"):
         load("ptb", root=tmp_path, val_size=3)
 
 

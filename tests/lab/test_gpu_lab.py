@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from runs import LRS
 
 from mlrsnet import LSTMNet, Schedule
 from mlrsnet.baselines import RTHO
@@ -15,6 +16,7 @@ from mlrsnet.lab import graphs
 from mlrsnet.lab import stepper as stepper_module
 from mlrsnet.lab.devices import reproducible
 from mlrsnet.lab.loop import run
+from mlrsnet.lab.optimizers import EAGER
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.watch import Watcher
@@ -195,9 +197,9 @@ def test_language_models_are_captured_too(model, schedule, texts, monkeypatch):
     assert len(set(noisy.trace["loss"])) > 10  # dropout draws anew in every replay
 
 
-@pytest.mark.parametrize("optimizer", ["schedule-free-sgd", "schedule-free-adamw", "prodigy"])
+@pytest.mark.parametrize("optimizer", EAGER)
 def test_optimizers_that_read_numbers_on_the_host_still_use_captured_gradients(optimizer):
-    record = run(replace(spec_for("fixed", optimizer), lr=1.0 if optimizer == "prodigy" else 0.05), device="cuda")
+    record = run(replace(spec_for("fixed", optimizer), lr=LRS.get(optimizer, 0.05)), device="cuda")
     assert record.status == "finished"
     assert record.trace["loss"][-1] < record.trace["loss"][0]
 

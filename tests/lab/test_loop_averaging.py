@@ -34,7 +34,7 @@ def assert_bitwise(one, other):
         assert one == other
 
 
-@pytest.mark.parametrize("optimizer", ["sgdm", "schedule-free-sgd", "schedule-free-adamw"])
+@pytest.mark.parametrize("optimizer", ["sgdm", "schedule-free-sgd", "schedule-free-adamw", "l-dog"])
 def test_looking_at_the_weights_does_not_change_the_training(optimizer):
     alive = Stepper(tiny(**SMALL_CNN, optimizer=optimizer, schedule="fixed", lr=0.01), CPU)
     for _ in range(20):
@@ -88,3 +88,29 @@ def test_schedule_free_is_evaluated_at_the_average_with_batch_norms_that_saw_it(
         variances.append(first.var((0, 2, 3)))
     torch.testing.assert_close(seen["1.running_mean"], torch.stack(means).mean(0), rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(seen["1.running_var"], torch.stack(variances).mean(0), rtol=1e-3, atol=1e-5)
+
+
+def test_l_dog_is_evaluated_at_the_average_of_its_package(monkeypatch):
+    alive, path = Stepper(tiny(optimizer="l-dog", schedule="fixed", lr=1.0), CPU), []
+    for _ in range(6):
+        alive.step()
+        path.append([weight.detach().clone() for weight in alive.model.parameters()])
+    average = path[0]
+    for t, weights in enumerate(path[1:], 2):
+        share = 9 / (8 + t)
+        average = [(1 - share) * old + share * new for old, new in zip(average, weights, strict=True)]
+    seen = []
+    monkeypatch.setattr(alive.data, "evaluate", lambda model, part: seen.extend(p.clone() for p in model.parameters()))
+    alive.evaluate("test")
+    for found, expected in zip(seen, average, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_l_dog_ends_as_diverged_when_its_gradients_are_not_numbers():
+    alive = Stepper(tiny(optimizer="l-dog", schedule="fixed", lr=1.0), CPU)
+    before = [weight.detach().clone() for weight in alive.model.parameters()]
+    for weight in alive.model.parameters():
+        weight.grad = torch.full_like(weight, float("nan"))
+    alive.optimizer.step()
+    for weight, old in zip(alive.model.parameters(), before, strict=True):
+        assert torch.equal(weight, old)

@@ -55,7 +55,7 @@ def test_auto_is_a_device_that_is_there():
 
 BLOCKED = """
 import importlib, sys
-for name in ("rich", "matplotlib", "tensorboard", "sklearn", "torchvision", "PIL", "schedulefree", "prodigyopt"):
+for name in ("rich", "matplotlib", "tensorboard", "sklearn", "torchvision", "PIL", "schedulefree", "prodigyopt", "dog", "timm"):
     sys.modules[name] = None
 for name in ("loop", "datasets", "models", "feeds", "methods", "reproduce"):
     importlib.import_module(f"mlrsnet.lab.{name}")
@@ -67,10 +67,11 @@ x, y = random.integers(0, 256, (40, 4, 4, 1), dtype=np.uint8), np.arange(40) % 2
 np.savez(sys.argv[1], x_train=x, y_train=y, x_test=x, y_test=y)
 spec = RunSpec(task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4, epochs=1)
 print(run(spec, device="cpu").status)
-try:
-    run(RunSpec(optimizer="prodigy", task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), device="cpu")
-except ImportError as error:
-    print(error)
+for name in ("prodigy", "l-dog", "lamb"):
+    try:
+        run(RunSpec(optimizer=name, task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), device="cpu")
+    except ImportError as error:
+        print(error)
 """
 
 
@@ -79,7 +80,10 @@ def test_a_machine_without_terminal_and_picture_packages_can_train(tmp_path):
     found = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert found.stdout.splitlines() == [
         "finished",
-        "this optimizer needs the package prodigyopt, which is not installed: pip install prodigyopt",
+        *(
+            f"this optimizer needs the package {name}, which is not installed: pip install {name}"
+            for name in ("prodigyopt", "dog-optimizer", "timm")
+        ),
     ], found.stderr
 
 

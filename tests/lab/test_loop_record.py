@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from runs import CPU, PER_EPOCH, SMALL_CNN, Notes, no_training, of_text, tiny
 
-from mlrsnet.lab import records, run_record
+from mlrsnet.lab import records
 from mlrsnet.lab.feeds import Score
+from mlrsnet.lab.feeds.text import perplexity
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.run_record import summarise
 from mlrsnet.lab.spec import RunSpec
@@ -165,5 +166,5 @@ def test_a_text_that_diverges_has_no_perplexity_and_plain_json(texts, tmp_path):
 
 
 def test_a_perplexity_too_large_for_a_number_is_infinite_and_no_error():
-    assert run_record.perplexity(1e5) == math.inf
-    assert run_record.perplexity(math.log(50)) == pytest.approx(50)
+    assert perplexity(1e5) == math.inf
+    assert perplexity(math.log(50)) == pytest.approx(50)

@@ -11,7 +11,7 @@ from mlrsnet.gamma import STATISTICS
 from mlrsnet.lab import methods, records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.methods import Method
-from mlrsnet.lab.optimizers import OPTIMIZERS
+from mlrsnet.lab.optimizers import EAGER, OPTIMIZERS
 from mlrsnet.lab.spec import RunSpec
 
 ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
@@ -32,7 +32,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
         with pytest.raises(TypeError, match=f"optimizer must be one that schedule '{schedule}' has a form for, got"):
             run(spec, device="cpu")
         return
-    if schedule == "mlr-snet" and optimizer in ("schedule-free-sgd", "schedule-free-adamw", "prodigy"):
+    if schedule == "mlr-snet" and optimizer in EAGER:
         with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):
             run(spec, device="cpu")
         return
@@ -56,6 +56,9 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
         ("learned", "sgd"),
         ("mlr-snet", "sgdm"),
         ("fixed", "schedule-free-adamw"),
+        ("cosine", "d-adapt-adam"),
+        ("fixed", "l-dog"),
+        ("cosine", "lamb"),
         ("l4", "adam"),
         ("hd", "adam"),
         ("rtho", "sgd"),
@@ -78,7 +81,8 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
 
 
 @pytest.mark.parametrize(
-    ("schedule", "optimizer"), [("cosine", "sgdm"), ("cosine", "schedule-free-sgd"), ("l4", "sgdm"), ("rtho", "sgd")]
+    ("schedule", "optimizer"),
+    [("cosine", "sgdm"), ("cosine", "schedule-free-sgd"), ("fixed", "l-dog"), ("l4", "sgdm"), ("rtho", "sgd")],
 )
 def test_batch_norms_end_alike_if_the_run_is_stopped(schedule, optimizer, tmp_path):
     spec = tiny(**SMALL_CNN, schedule=schedule, optimizer=optimizer)

@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
-from mlrsnet.lab.models import IMAGE, TEXT, LanguageModel, build_image, build_text, num_parameters
+from mlrsnet.lab.models import IMAGE, TEXT, LanguageModel, build_image, build_rows, build_text, num_parameters
 from mlrsnet.lab.models.nasnet import FactorizedReduction, NormalCell, ReductionCell
 from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.small_cnn import small_cnn
@@ -565,3 +565,33 @@ def test_the_other_networks_do_not_need_torchvision():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_he_keeps_the_size_of_signals_through_twelve_layers_and_torchs_own_does_not():
+    torch.manual_seed(0)
+    rows = torch.randn(200, 64)
+    sizes = {}
+    for init in ("he", "torch"):
+        network = build_rows("mlp", 64, 4, width=256, depth=11, init=init)
+        sizes[init] = network[:-1](rows).square().mean().item()
+    assert 0.2 < sizes["he"] < 5
+    assert sizes["torch"] < 1e-2
+    with pytest.raises(ValueError, match="init must be one of torch, he"):
+        build_rows("mlp", 4, 2, init="xavier")
+
+
+def test_a_vision_transformer_looks_at_every_patch_and_refuses_one_larger_than_the_picture():
+    model = image_model("vit", side=8, width=8, heads=2, layers=1).eval()
+    one = pictures(side=8, batch=1)
+    for row in (0, 4):
+        for column in (0, 4):
+            other = one.clone()
+            other[:, :, row : row + 4, column : column + 4] += 1
+            assert not torch.equal(model(one), model(other))
+    with pytest.raises(ValueError, match="patch must be at most the picture's sides 8 and 8, got 9"):
+        image_model("vit", side=8, patch=9)
+
+
+def test_a_narrower_mobilenet_has_fewer_channels():
+    whole, narrow = (num_parameters(image_model("mobilenetv2", width=width)) for width in (1.0, 0.25))
+    assert narrow < whole / 8

@@ -15,12 +15,13 @@ from mlrsnet.baselines import hand_designed
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.jobs import choose
 from mlrsnet.lab.recipe_runs import run_recipe, run_study
-from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, table1, transfer
+from mlrsnet.lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, proof, proof_tasks, table1, transfer
 from mlrsnet.lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
 from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.stepper import Stepper
 
 TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-100 with WideResNet-28-10
     ("Fixed", (92.26, 0.12), (70.67, 0.34)),
@@ -587,3 +588,37 @@ def test_table1_on_digits_learns_under_every_schedule(tmp_path):
         assert len(set(record.trace["lr"])) > 10  # it adapts
     learned = found[4].trace["lr"]
     assert min(learned[:50]) > 2 * max(learned[-50:])  # it has learned to decay
+
+
+@pytest.mark.parametrize("scale", ["smoke", "short", "paper"])
+def test_the_proof_tries_every_decay_of_its_grid_and_every_rival_on_every_task(scale):
+    tasks = proof_tasks.TASKS[scale]
+    assert len({task.name for task in tasks}) == len(tasks) == {"smoke": 3, "short": 18, "paper": 13}[scale]
+    for task in tasks:
+        rows = {cell.row: cell.spec for cell in proof.cells(scale) if cell.column == task.name}
+        assert len(rows) == 2 * len(proof.TIMES) + 6 + len(proof.LEARNED)
+        assert rows["Cosine 1x"].lr == task.lr
+        assert {spec.optimizer for row, spec in rows.items() if row[-1] == "x"} == {task.spec.optimizer}
+        assert rows["L-DoG"].optimizer_options == ({"reps_rel": 1e-4} if task.batch_norm else {})
+        assert all(spec.start == task.spec.start for spec in rows.values())
+
+
+def test_a_new_schedule_is_one_line_in_the_proof():
+    (task, *_) = proof_tasks.SMOKE
+    assert proof.learned("Mine", task, "mine.safetensors").spec.schedule_options == {"schedule": "mine.safetensors"}
+    assert proof.learned("Ours", task, "universal").spec.schedule == "learned"
+    assert proof.learned("Later", task, "not-yet").missing == "there is no schedule named 'not-yet' here"
+
+
+def test_warm_ups_of_the_proof_are_a_twentieth_of_what_is_trained():
+    for task in proof_tasks.SMOKE:
+        assert task.warmup_steps == max(1, round(0.05 * Stepper(task.spec, torch.device("cpu")).total_steps))
+
+
+def test_missing_data_of_a_start_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    spec = RunSpec(start={"task": "ptb", "model": "lstm"})
+    recipe = Recipe("one", "One", "Nothing.", lambda scale: [Cell("A", "B", spec)])
+    monkeypatch.setitem(RECIPES, "one", recipe)
+    with pytest.raises(FileNotFoundError, match="ptb was not found"):
+        run_recipe("one", "smoke", tmp_path / "out", root=tmp_path, device="cpu")
+    assert not (tmp_path / "out").exists()

@@ -23,7 +23,16 @@ TINY = {
     "lr": 0.02,
 }
 SMALL_CNN = {"model": "small_cnn", "model_options": {"width": 2}}
-LRS = {"adam": 0.003, "adamw": 0.003, "schedule-free-adamw": 0.003, "prodigy": 1.0}
+LRS = {
+    "adam": 0.003,
+    "adamw": 0.003,
+    "schedule-free-adamw": 0.003,
+    "prodigy": 1.0,
+    "d-adapt-sgd": 1.0,
+    "d-adapt-adam": 1.0,
+    "l-dog": 1.0,
+    "lars": 10.0,
+}
 WORDS = "a rose is a rose and a daisy is a daisy but no rose is a daisy\n"
 
 

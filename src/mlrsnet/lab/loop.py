@@ -167,7 +167,7 @@ class Loop:
         }
         due = line["epoch"] % stepper.spec.eval_every == 0 or stepper.step_count == stepper.total_steps
         if due or stepper.method.reads_val_loss or not math.isfinite(line["train_loss"]):
-            line |= run_record.scores(stepper.evaluate("val", "test"), stepper.is_text)
+            line |= run_record.scores(stepper.evaluate("val", "test"))
             stepper.method.end_epoch(line["val_loss"])
         line |= stepper.method.scalars()
         run_record.add_epoch(self.record, line, losses, lrs)

@@ -113,7 +113,8 @@ def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
         spec = job.cell.spec
         assert spec is not None
         try:
-            datasets.find(spec.task, root=root, **spec.task_options)
+            for task, options in spec.tasks:
+                datasets.find(task, root=root, **options)
         except FileNotFoundError as error:
             if not job.cell.optional:
                 raise

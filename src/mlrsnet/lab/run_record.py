@@ -9,6 +9,7 @@ from typing import Any
 from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.lab import inputs, records
+from mlrsnet.lab.datasets import Dataset, ExampleDataset
 from mlrsnet.lab.devices import device_name
 from mlrsnet.lab.feeds import Score
 from mlrsnet.lab.models import num_parameters
@@ -16,8 +17,6 @@ from mlrsnet.lab.records import RUNNING, Record
 from mlrsnet.lab.stepper import Stepper
 
 TRACE_POINTS = 1000
-ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}
-PERPLEXITY = {"name": "perplexity", "unit": "", "better": "lower"}
 
 
 def begin(stepper: Stepper, labels: dict[str, str], earlier: Record | None) -> Record:
@@ -43,15 +42,23 @@ def _heading(stepper: Stepper, labels: dict[str, str]) -> dict[str, Any]:
         "labels": labels,
         **where,
         "sessions": [where],
-        "metric": PERPLEXITY if stepper.is_text else ACCURACY,
-        "task": {"num_classes": dataset.num_classes, **dataset.sizes, "note": dataset.note},
+        "metric": stepper.data.metric,
+        "task": {"num_classes": dataset.num_classes, **dataset.sizes, "note": dataset.note, **_of_numbers(dataset)},
         **({"digests": digests} if digests else {}),
+        **({"before": stepper.before} if stepper.before else {}),
         "num_parameters": num_parameters(stepper.model),
         "steps_per_epoch": stepper.steps_per_epoch,
         "total_steps": stepper.total_steps,
         "result": {},
         "timing": {"started": now()},
     }
+
+
+def _of_numbers(dataset: Dataset) -> dict[str, float]:
+    """For numbers to predict: the error that a record's RMSE is to be compared with."""
+    if not isinstance(dataset, ExampleDataset) or dataset.num_classes is not None:
+        return {}
+    return {"rmse_of_mean": _short(dataset.rmse_of_mean)}
 
 
 def add_epoch(record: Record, line: Mapping[str, Any], losses: Sequence[float], lrs: Sequence[float]) -> None:
@@ -65,12 +72,12 @@ def add_epoch(record: Record, line: Mapping[str, Any], losses: Sequence[float], 
     record.epochs.append({key: _short(value) for key, value in line.items()})
 
 
-def scores(found: Mapping[str, Score], is_text: bool) -> dict[str, float]:
+def scores(found: Mapping[str, Score]) -> dict[str, float]:
     """Loss and metric of every part, as an epoch's line holds them."""
     line = {}
     for part, score in found.items():
         line[f"{part}_loss"] = score.loss
-        line[f"{part}_metric"] = perplexity(score.loss) if is_text else score.accuracy
+        line[f"{part}_metric"] = score.metric
     return line
 
 
@@ -102,11 +109,6 @@ def summarise(epochs: Sequence[Mapping[str, Any]], better: str) -> dict[str, Any
         "best_epoch": best["epoch"],
         **{name: last[name] for name in ("test_loss", "val_loss", "val_metric", "train_loss")},
     }
-
-
-def perplexity(loss: float) -> float:
-    """exp(loss), infinite where a float cannot hold it."""
-    return math.exp(loss) if loss < 700 else math.inf
 
 
 def now() -> str:

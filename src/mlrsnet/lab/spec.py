@@ -31,6 +31,8 @@ class RunSpec:
         seed: of initialisation, order of the data and dropout.
         deterministic: the same bits every time on a GPU too, at some cost. A CPU always repeats them.
         eval_every: epochs between evaluations. The last epoch is always evaluated.
+        start: fine-tuning: the fields of another RunSpec, whose training gives the first weights. It is made once and kept in the
+            data folder; see `starts.py`.
         rays: number of random rays from the solution along which the loss is measured at the end; see `width.py`.
 
     >>> spec = RunSpec(task="digits", model="mlp", schedule="cosine", schedule_options={"warmup": 0.05})
@@ -57,6 +59,7 @@ class RunSpec:
     model_options: dict[str, Any] = field(default_factory=dict)
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     schedule_options: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_every", "sequence_length"):
@@ -85,6 +88,10 @@ class RunSpec:
         _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         named.check("optimizer_options", self.optimizer, OPTIMIZERS[self.optimizer], self.optimizer_options)
         methods.check(self.schedule, self.schedule_options)
+        given = _plain("start", self.start)
+        self._set(
+            "start", RunSpec.from_dict(given).to_dict() if given else {}
+        )  # complete, whatever the defaults become
 
     def _set(self, name: str, value: Any) -> None:
         """Store a field as JSON would return it, so that equivalent specs are equal."""
@@ -126,7 +133,15 @@ class RunSpec:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON types."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if not self.start:
+            del values["start"]  # as specs were before it was added
         return values
+
+    @property
+    def tasks(self) -> list[tuple[str, dict[str, Any]]]:
+        """The datasets that it reads, with their options: its own, and those of its start."""
+        before = RunSpec.from_dict(self.start).tasks if self.start else []
+        return [(self.task, self.task_options), *before]
 
     def to_json(self) -> str:
         """As indented JSON."""
@@ -135,7 +150,8 @@ class RunSpec:
     def describe(self) -> str:
         """One line without the seed: task, model, optimizer and schedule with their options, batch size, epochs."""
         words = [f"{getattr(self, name)}{_in_brackets(getattr(self, f'{name}_options'))}" for name in _NAMED]
-        return f"{', '.join(words)}, batch {self.batch_size}, {self.epochs} epochs"
+        start = f", starting from ({RunSpec.from_dict(self.start).describe()})" if self.start else ""
+        return f"{', '.join(words)}, batch {self.batch_size}, {self.epochs} epochs{start}"
 
 
 _NAMED = ("task", "model", "optimizer", "schedule")

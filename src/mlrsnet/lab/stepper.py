@@ -10,12 +10,13 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from mlrsnet._engine.capture import WARM_UP
-from mlrsnet.lab import datasets, methods, models, optimizers
+from mlrsnet.lab import datasets, methods, models, optimizers, starts
 from mlrsnet.lab.averaging import averages, evaluation_weights
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.graphs import Graphs
 from mlrsnet.lab.methods import Setting
 from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.starts import Start
 from mlrsnet.lab.trace import Trace
 
 T = TypeVar("T")
@@ -34,8 +35,11 @@ class Stepper:
         self.spec, self.device, self.folder = spec, device, folder
         self.dataset = datasets.load(spec.task, root=root, **spec.task_options)
         self.is_text = isinstance(self.dataset, datasets.TextDataset)
+        start = self._start(root)  # before the seed: a kept start and a new one are followed by the same random numbers
         torch.manual_seed(spec.seed)
         self.model = self._model().to(device)
+        if start is not None:
+            start.put_into(self.model)
         self.data = open_data(self.dataset, spec.batch_size, spec.sequence_length, spec.seed, device)
         self.steps_per_epoch = self.data.train.steps
         self.total_steps = spec.epochs * self.steps_per_epoch
@@ -51,6 +55,7 @@ class Stepper:
         self._calibration = self.data.calibration() if averages(self.optimizer) else None
         if self._calibration is not None:
             self.optimizer.train()  # type: ignore[attr-defined]
+        self.before = None if start is None else self._before(start)
         self.model.train()
 
     def step(self) -> None:
@@ -157,11 +162,41 @@ class Stepper:
         self.trace.add(loss, self.method.lr())
 
     def _model(self) -> Any:
-        spec = self.spec
-        if isinstance(self.dataset, datasets.TextDataset):
-            return models.build_text(spec.model, self.dataset.num_classes, **spec.model_options)
-        model = models.build_image(spec.model, self.dataset.shape, self.dataset.num_classes, **spec.model_options)
+        name, options, data = self.spec.model, self.spec.model_options, self.dataset
+        if isinstance(data, datasets.TextDataset):
+            return models.build_text(name, data.num_classes, **options)
+        if isinstance(data, datasets.ExampleDataset):
+            if data.vocabulary is None:
+                return models.build_rows(name, data.width, data.outputs, **options)
+            return models.build_pieces(name, data.vocabulary, data.width, data.outputs, **options)
+        model = models.build_image(name, data.shape, data.num_classes, **options)
         return model.to(memory_format=torch.channels_last) if self.device.type == "cuda" else model
+
+    def _start(self, root: Path | None) -> Start | None:
+        """The weights to fine-tune, trained now if they are not kept yet."""
+        if not self.spec.start:
+            return None
+        spec = RunSpec.from_dict(self.spec.start)
+
+        def train() -> dict[str, Tensor]:
+            first = Stepper(spec, self.device, root)
+            while first.step_count < first.total_steps:
+                first.step()
+            with first._evaluation_weights():
+                return {name: tensor.detach().cpu().clone() for name, tensor in first.model.state_dict().items()}
+
+        return starts.find(spec, self.device, root, train)
+
+    def _before(self, start: Start) -> dict[str, Any]:
+        """What a record says of the weights that the training starts from: doing nothing would leave this."""
+        self.model.eval()
+        with self._autocast():
+            found = {part: self.data.evaluate(self.model, part) for part in ("val", "test")}
+        return {
+            "weights": start.digest,
+            "new": start.new(self.model),
+            **{part: found[part]._asdict() for part in found},
+        }
 
     def _setting(self) -> Setting:
         return Setting(

@@ -7,16 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlrsnet.lab.datasets import arrays, corrupted, digits, image_folder, sets, text
+from mlrsnet.lab.datasets import arrays, corrupted, digits, image_folder, sets, snippets, tables, text, weather
+from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples
 from mlrsnet.lab.datasets.image_folder import ImageFolder
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures
-from mlrsnet.lab.datasets.options import FolderOptions, NoOptions, OwnOptions, PictureOptions, build
+from mlrsnet.lab.datasets.options import FolderOptions, NoOptions, OwnOptions, PictureOptions, TextOptions, build
 from mlrsnet.lab.datasets.text import TextDataset
 
 __all__ = [
     "KNOWN",
     "Dataset",
     "Entry",
+    "ExampleDataset",
+    "Examples",
     "ImageDataset",
     "ImageFolder",
     "Pictures",
@@ -27,7 +30,7 @@ __all__ = [
     "load",
 ]
 
-Dataset = ImageDataset | TextDataset | ImageFolder
+Dataset = ImageDataset | TextDataset | ImageFolder | ExampleDataset
 KEPT = 4  # datasets kept in memory; CIFAR is 180 MB
 
 
@@ -49,9 +52,19 @@ class Entry:
     find: Callable[[str, Path, Any], object] | None = None
 
 
+EXAMPLES: dict[str, tuple[str, Callable[[str, Path, Any], Dataset]]] = {
+    "diamonds": ("the price of a diamond in dollars, from its size and quality", tables.load_diamonds),
+    "flights": ("which of 16 airlines flies, from times and distances", tables.load_flights),
+    "weather": ("the temperature of the next 6 hours, from 48 hours of weather", weather.load),
+    "snippets": ("whether a sentence of a review, an editorial or a tweet is kind", snippets.load),
+    "breast-cancer": ("two classes of 569 rows, shipped with scikit-learn", tables.load_bundled),
+    "diabetes": ("a number for 442 rows, shipped with scikit-learn", tables.load_bundled),
+}
+
+
 def _known() -> dict[str, Entry]:
     known = {"digits": Entry("handwritten digits, 8x8 grey, shipped with scikit-learn", digits.load)}
-    known["digits"].fixed["fraction"] = 1.0  # its split is fixed
+    known["digits"].fixed.update(fraction=1.0, begin=0.0)  # its split is fixed
     for name, those in sets.SETS.items():
         known[name] = Entry(those.about, sets.load)
         if name.startswith("cifar"):
@@ -59,18 +72,22 @@ def _known() -> dict[str, Entry]:
             known[f"{name}-tenth"] = Entry(f"a tenth of {name}'s training pictures", sets.load, fixed={"fraction": 0.1})
     for name, published in corrupted.PUBLISHED.items():
         about = f"{published.folder}: trained on corrupted pictures, tested on clean ones (Section 4.4 of the paper)"
-        known[f"{name}-c"] = Entry(about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False}, corrupted.find)
+        known[f"{name}-c"] = Entry(
+            about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False, "begin": 0.0}, corrupted.find
+        )
     known["digits-c"] = Entry(
         "digits: trained on corrupted ones, tested on clean ones",
         corrupted.load_digits,
         corrupted.CorruptedOptions,
-        {"leaky": False, "generate": True},
+        {"leaky": False, "begin": 0.0, "generate": True},
     )
     for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
-        known[name] = Entry(f"{about}, by words", text.load_words, NoOptions)
-        known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, NoOptions)
-    known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, NoOptions)
+        known[name] = Entry(f"{about}, by words", text.load_words, TextOptions)
+        known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, TextOptions)
+    known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, TextOptions)
     known["manual"] = Entry("the reference manual that comes with Python, by words", text.load_manual, NoOptions)
+    for name, (about, read) in EXAMPLES.items():
+        known[name] = Entry(about, read, ExampleOptions)
     known["imagenet"] = Entry("photographs of 1,000 kinds of things, streamed from a folder", image_folder.load)
     return known
 

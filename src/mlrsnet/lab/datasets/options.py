@@ -11,7 +11,22 @@ DEFAULT_VAL_SIZE = 1000
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Options of texts: none."""
+    """No options."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Options of texts.
+
+    Args:
+        fraction: of each part's text to use, from its beginning. The vocabulary is that of the whole.
+    """
+
+    fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < _check.real("fraction", self.fraction) <= 1:
+            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes the whole text")
 
 
 @dataclass(frozen=True)
@@ -22,6 +37,8 @@ class PictureOptions:
         val_size: number of training pictures held out for validation. None: 1,000, or at most a tenth of a user's own pictures,
             or the dataset's own validation pictures.
         fraction: of the training pictures to use, before any are held out. A smaller fraction is part of a larger one.
+        begin: leave out this fraction of them from the beginning, so that `begin=0.5` is what `fraction=0.5` does not train on. The
+            validation pictures stay the same.
         leaky: also train on the validation pictures, as the authors' code does.
         augment: random crops and flips, as they suit the dataset.
         classes: use only these, numbered from 0 in this order.
@@ -34,6 +51,7 @@ class PictureOptions:
     augment: bool = True
     classes: tuple[int, ...] | None = None
     size: int | None = None
+    begin: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("val_size", "size"):
@@ -43,6 +61,8 @@ class PictureOptions:
             yes_or_no(name, getattr(self, name))
         if not 0 < _check.real("fraction", self.fraction) <= 1:
             raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes all training pictures")
+        if not 0 <= _check.real("begin", self.begin) < self.fraction:
+            raise ValueError(f"begin must be at least 0 and below fraction={self.fraction}, got {self.begin!r}")
         if self.classes is not None:
             object.__setattr__(self, "classes", _numbers(self.classes))
 

@@ -46,7 +46,8 @@ def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chose
             f"val_size must be less than {count:,}, the number of training pictures, got {size:,}: "
             "pass a smaller val_size (`--option task.val_size=N`) or a larger fraction"
         )
-    result = Chosen(chosen if options.leaky else chosen[size:], chosen[:size])
+    first = max(0 if options.leaky else size, round(options.begin * len(labels)))
+    result = Chosen(chosen[first:], chosen[:size])
     _check_left(labels, result.train, f"fraction={options.fraction} and val_size={size}")
     return result
 

@@ -3,14 +3,14 @@
 import platform
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet.lab.datasets.options import NoOptions
+from mlrsnet.lab.datasets.options import NoOptions, TextOptions
 
 MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
 """How many words of Python's manual are read, and the size of their vocabulary."""
@@ -39,24 +39,24 @@ class TextDataset:
     @property
     def sizes(self) -> dict[str, int]:
         """The number of tokens in each part."""
-        return {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
+        return {part: len(tokens) for part, tokens in _parts(self).items()}
 
 
-def load_words(name: str, root: Path, options: NoOptions) -> TextDataset:
+def load_words(name: str, root: Path, options: TextOptions) -> TextDataset:
     """A text by words. The vocabulary is that of the training file, in order of first appearance."""
     words = {part: split_words(text) for part, text in _read(root / name).items()}
     index = {word: number for number, word in enumerate(dict.fromkeys(words["train"]))}
     parts = {part: _look_up(those, index, part, root / name / FILES[part]) for part, those in words.items()}
-    return TextDataset(name, tuple(index), parts["train"], parts["val"], parts["test"])
+    return _cut(TextDataset(name, tuple(index), parts["train"], parts["val"], parts["test"]), options)
 
 
-def load_characters(name: str, root: Path, options: NoOptions) -> TextDataset:
+def load_characters(name: str, root: Path, options: TextOptions) -> TextDataset:
     """The same files by characters, line ends included."""
     folder = root / name.removesuffix("-chars")
-    return _of_characters(name, _read(folder), folder)
+    return _cut(_of_characters(name, _read(folder), folder), options)
 
 
-def load_shakespeare(name: str, root: Path, options: NoOptions) -> TextDataset:
+def load_shakespeare(name: str, root: Path, options: TextOptions) -> TextDataset:
     """One file by characters: the first 90% to train on, 5% to validate on, the last 5% to test on."""
     path = root / name / "input.txt"
     if not path.is_file():
@@ -64,7 +64,7 @@ def load_shakespeare(name: str, root: Path, options: NoOptions) -> TextDataset:
     text = _decode(path)
     ends = len(text) * 9 // 10, len(text) * 19 // 20
     parts = {"train": text[: ends[0]], "val": text[ends[0] : ends[1]], "test": text[ends[1] :]}
-    return _of_characters(name, parts, path)
+    return _cut(_of_characters(name, parts, path), options)
 
 
 def load_manual(name: str, root: Path, options: NoOptions) -> TextDataset:
@@ -86,6 +86,18 @@ def split_words(text: str) -> list[str]:
     """Split on white space, with `<eos>` at the end of each line, also of a last line without a line end."""
     complete = text if text.endswith("\n") else text + "\n"
     return complete.replace("\n", f" {EOS} ").split()
+
+
+def _cut(text: TextDataset, options: TextOptions) -> TextDataset:
+    """The beginning of each part."""
+    if options.fraction == 1:
+        return text
+    train, val, test = (tokens[: round(options.fraction * len(tokens))] for tokens in _parts(text).values())
+    return replace(text, train=train, val=val, test=test, note=f"the first {100 * options.fraction:g} % of each part")
+
+
+def _parts(text: TextDataset) -> dict[str, Tensor]:
+    return {"train": text.train, "val": text.val, "test": text.test}
 
 
 def _of_characters(name: str, texts: Mapping[str, str], path: Path) -> TextDataset:

@@ -2,8 +2,9 @@
 
 import torch
 
-from mlrsnet.lab.datasets import ImageDataset, ImageFolder, TextDataset
+from mlrsnet.lab.datasets import Dataset, ExampleDataset, ImageFolder, TextDataset
 from mlrsnet.lab.feeds.base import DeviceData, Feed, Score
+from mlrsnet.lab.feeds.examples import ExampleData
 from mlrsnet.lab.feeds.pictures import PictureData
 from mlrsnet.lab.feeds.streamed import StreamedData
 from mlrsnet.lab.feeds.text import TextData
@@ -11,12 +12,12 @@ from mlrsnet.lab.feeds.text import TextData
 __all__ = ["DeviceData", "Feed", "Score", "open_data"]
 
 
-def open_data(
-    dataset: ImageDataset | TextDataset | ImageFolder, batch_size: int, length: int, seed: int, device: torch.device
-) -> DeviceData:
+def open_data(dataset: Dataset, batch_size: int, length: int, seed: int, device: torch.device) -> DeviceData:
     """A dataset on a device; `length` is that of text sequences."""
     if isinstance(dataset, TextDataset):
         return TextData(dataset, batch_size, length, device)
     if isinstance(dataset, ImageFolder):
         return StreamedData(dataset, batch_size, seed, device)
+    if isinstance(dataset, ExampleDataset):
+        return ExampleData(dataset, batch_size, seed, device)
     return PictureData(dataset, batch_size, seed, device)

@@ -7,10 +7,22 @@ from torch import Tensor, nn
 
 
 class Score(NamedTuple):
-    """Mean cross-entropy and accuracy (%) over a part of the data."""
+    """Mean loss over a part of the data, and what its records report: see `DeviceData.metric`."""
 
     loss: float
-    accuracy: float
+    metric: float
+
+
+Metric = dict[str, str]
+"""As a record has it: name, unit, and whether `higher` or `lower` is better."""
+
+ACCURACY: Metric = {"name": "accuracy", "unit": "%", "better": "higher"}
+PERPLEXITY: Metric = {"name": "perplexity", "unit": "", "better": "lower"}
+
+
+def rmse(unit: str) -> Metric:
+    """The root of the mean squared error, in the target's unit."""
+    return {"name": "RMSE", "unit": unit, "better": "lower"}
 
 
 class Feed(Protocol):
@@ -32,7 +44,11 @@ class Feed(Protocol):
 
 
 class DeviceData(Protocol):
-    """A dataset on a device."""
+    """A dataset on a device. Its feeds know the loss, and `evaluate` the metric."""
+
+    @property
+    def metric(self) -> Metric:
+        """What `evaluate` measures beside the loss."""
 
     @property
     def train(self) -> Feed:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
 from mlrsnet.lab.datasets import ImageDataset, Pictures
-from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
+from mlrsnet.lab.feeds.base import ACCURACY, Score, require_batch, shuffled
 
 EVAL_BATCH = 1000
 SOME = slice(5000)
@@ -111,6 +111,8 @@ class Normalise:
 
 class PictureData:
     """Pictures on a device. Evaluation of `train` uses some of them, without augmentation."""
+
+    metric = ACCURACY
 
     def __init__(self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device) -> None:
         self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mlrsnet.lab.datasets import ImageFolder
-from mlrsnet.lab.feeds.base import Score, require_batch, shuffled
+from mlrsnet.lab.feeds.base import ACCURACY, Score, require_batch, shuffled
 from mlrsnet.lab.feeds.pictures import Normalise, score, sums
 
 
@@ -57,6 +57,8 @@ class StreamedFeed:
 
 class StreamedData:
     """A folder of pictures, streamed to a device."""
+
+    metric = ACCURACY
 
     def __init__(self, dataset: ImageFolder, batch_size: int, seed: int, device: torch.device) -> None:
         self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device

@@ -1,5 +1,6 @@
 """Text as columns of tokens on the device, read in windows. The model's memory carries over from window to window."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,8 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlrsnet.lab.datasets import TextDataset
-from mlrsnet.lab.feeds.base import Score, require_batch
-from mlrsnet.lab.feeds.pictures import score, sums
+from mlrsnet.lab.feeds.base import PERPLEXITY, Score, require_batch
 
 
 class TextFeed:
@@ -60,6 +60,8 @@ class TextFeed:
 class TextData:
     """A text on a device."""
 
+    metric = PERPLEXITY
+
     def __init__(self, dataset: TextDataset, batch_size: int, length: int, device: torch.device) -> None:
         self.dataset, self.batch_size, self.length, self.device = dataset, batch_size, length, device
         self.train = TextFeed(dataset.train, batch_size, length, device, "train")
@@ -76,12 +78,18 @@ class TextData:
         """See `DeviceData`. Uses columns as in training, and leaves out the last tokens if they fill no row."""
         columns = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
         memory = model.initial_state(columns.shape[1], self.device)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
         for begin in range(0, len(columns) - 1, self.length):
             window = columns[begin : begin + self.length + 1]
             logits, memory = model(window[:-1], memory)
-            total += sums(logits.flatten(0, 1), window[1:].flatten())
-        return score(total, columns[1:].numel())
+            total += cross_entropy(logits.flatten(0, 1).float(), window[1:].flatten(), reduction="sum")
+        loss = float(total) / columns[1:].numel()
+        return Score(loss, perplexity(loss))
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where a float cannot hold it."""
+    return math.exp(loss) if loss < 700 else math.inf
 
 
 def in_columns(tokens: Tensor, count: int) -> Tensor:

@@ -17,7 +17,8 @@ class Setting:
     """What a method knows of the training it works in.
 
     Args:
-        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training.
+        model, optimizer, lr, total_steps, steps_per_epoch, num_classes, is_text: of the training. It has no classes if numbers are
+            predicted.
         val_gradients: returns the loss of the next held-out batch and its gradients, in the order of the model's parameters. The
             model is left as it was. The next call overwrites the tensors: clone what you keep.
         train_loss: returns the differentiable loss of the step's training batch. Only for methods with `own_gradients`, once per
@@ -35,7 +36,7 @@ class Setting:
     lr: float
     total_steps: int
     steps_per_epoch: int
-    num_classes: int
+    num_classes: int | None
     is_text: bool
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
@@ -87,10 +88,15 @@ class Method:
         """Called after an epoch that was evaluated, with the loss on validation data."""
 
     def lr(self) -> float | Tensor:
-        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d)."""
+        """The LR of the last step, including a factor that the optimizer estimates itself (Prodigy's d).
+
+        L-DoG has one LR for each tensor: this is their mean.
+        """
         group = self.optimizer.param_groups[0]
+        if "eta" in group:
+            return torch.stack(group["eta"]).mean()
         lr: float | Tensor = group["lr"]
-        return lr * group["d"] if "d" in group else lr
+        return lr * group["d"] / group.get("g0_norm", 1.0) if "d" in group else lr
 
     def scalars(self) -> dict[str, float]:
         """More numbers for an epoch's record, such as gamma."""

@@ -1,4 +1,4 @@
-"""The table of networks and the functions that build from it.
+"""The tables of networks and the functions that build from them.
 
 Weights come from torch's global random state alone: `torch.manual_seed` before building repeats them.
 """
@@ -21,8 +21,12 @@ from mlrsnet.lab.models.patch_net import PatchNet
 from mlrsnet.lab.models.resnet import resnet
 from mlrsnet.lab.models.shufflenetv2 import shufflenetv2
 from mlrsnet.lab.models.small_cnn import small_cnn
+from mlrsnet.lab.models.text_classifier import TextClassifier
 from mlrsnet.lab.models.transformer import TransformerLanguageModel
+from mlrsnet.lab.models.vit import VisionTransformer
 from mlrsnet.lab.models.wideresnet import WideResNet
+
+MORE = "a classifier needs two or more"
 
 
 def _small_cnn(shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch") -> nn.Module:
@@ -40,6 +44,7 @@ IMAGE: dict[str, Callable[..., nn.Module]] = {
     "small_cnn": _small_cnn,
     "mlp": mlp,
     "patch_net": PatchNet,
+    "vit": VisionTransformer,
 }
 """(shape, num_classes, *, options) -> a network from pictures (B, C, H, W) to logits (B, num_classes)."""
 
@@ -47,10 +52,35 @@ TEXT: dict[str, Callable[..., LanguageModel]] = {"lstm": LSTMLanguageModel, "tra
 """(vocabulary, *, options) -> a `LanguageModel`."""
 
 
+ROWS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp}
+"""((features,), outputs, *, options) -> a network from rows of numbers (B, features) to (B, outputs)."""
+
+PIECES: dict[str, Callable[..., nn.Module]] = {"text_classifier": TextClassifier}
+"""(vocabulary, length, num_classes, *, options) -> a network from tokens (B, length) to logits (B, num_classes)."""
+
+_READS: dict[str, Mapping[str, Any]] = {
+    "pictures": IMAGE,
+    "text": TEXT,
+    "rows of numbers": ROWS,
+    "pieces of text": PIECES,
+}
+
+
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Raise on unknown names and options."""
-    both: dict[str, Callable[..., nn.Module]] = {**IMAGE, **TEXT}
-    named.check("model_options", name, both[_check.one_of("model", name, both)], options)
+    every: dict[str, Callable[..., nn.Module]] = {**IMAGE, **TEXT, **PIECES}
+    named.check("model_options", name, every[_check.one_of("model", name, every)], options)
+
+
+def _builder(name: str, kind: str, options: Mapping[str, Any]) -> Any:
+    """The builder of a network that reads `kind`."""
+    known = _READS[kind]
+    others = [other for other, those in _READS.items() if name in those]
+    if name not in known and others:
+        raise ValueError(f"model must be one for {kind}, {', '.join(known)}; got {name!r}, which reads {others[0]}")
+    builder = known[_check.one_of("model", name, known)]
+    named.check("model", name, builder, options)
+    return builder
 
 
 def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn.Module:
@@ -59,12 +89,9 @@ def build_image(name: str, shape: Shape, num_classes: int, **options: Any) -> nn
     >>> num_parameters(build_image("small_cnn", (1, 8, 8), 10, width=4))
     438
     """
-    if name in TEXT:
-        raise ValueError(f"model must be one for pictures, {', '.join(IMAGE)}; got {name!r}, which reads text")
-    builder = IMAGE[_check.one_of("model", name, IMAGE)]
-    named.check("model", name, builder, options)
-    hint = "a classifier needs two or more"
-    return builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, hint), **options)
+    builder = _builder(name, "pictures", options)
+    made: nn.Module = builder(picture_shape(shape), _check.whole_number("num_classes", num_classes, 2, MORE), **options)
+    return made
 
 
 def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
@@ -73,11 +100,32 @@ def build_text(name: str, vocabulary: int, **options: Any) -> LanguageModel:
     >>> num_parameters(build_text("lstm", 10, hidden=4))
     370
     """
-    if name in IMAGE:
-        raise ValueError(f"model must be one for text, {', '.join(TEXT)}; got {name!r}, which reads pictures")
-    builder = TEXT[_check.one_of("model", name, TEXT)]
-    named.check("model", name, builder, options)
-    return builder(_check.whole_number("vocabulary", vocabulary, 2, "the number of tokens"), **options)
+    builder = _builder(name, "text", options)
+    made: LanguageModel = builder(_check.whole_number("vocabulary", vocabulary, 2, "the number of tokens"), **options)
+    return made
+
+
+def build_rows(name: str, features: int, outputs: int, **options: Any) -> nn.Module:
+    """A network from rows of numbers (B, features) to classes or numbers (B, outputs).
+
+    >>> num_parameters(build_rows("mlp", 3, 1, width=4, depth=1))
+    21
+    """
+    builder = _builder(name, "rows of numbers", options)
+    shape = (_check.whole_number("features", features),)
+    made: nn.Module = builder(shape, _check.whole_number("outputs", outputs), **options)
+    return made
+
+
+def build_pieces(name: str, vocabulary: int, length: int, num_classes: int, **options: Any) -> nn.Module:
+    """A classifier of pieces of text, tokens (B, length) of which 0 is padding.
+
+    >>> num_parameters(build_pieces("text_classifier", 10, 4, 2, width=8, heads=2, layers=1))
+    1018
+    """
+    builder = _builder(name, "pieces of text", options)
+    made: nn.Module = builder(vocabulary, length, _check.whole_number("num_classes", num_classes, 2, MORE), **options)
+    return made
 
 
 def num_parameters(model: nn.Module) -> int:

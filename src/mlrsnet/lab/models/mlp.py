@@ -6,16 +6,36 @@ from itertools import pairwise
 from torch import nn
 
 from mlrsnet import _check
-from mlrsnet.lab.models.options import Shape, normalisation
+from mlrsnet.lab.models.options import normalisation
+
+INITS = ("torch", "he")
 
 
-def mlp(shape: Shape, num_classes: int, *, width: int = 256, depth: int = 2, norm: str = "none") -> nn.Sequential:
-    """Flattened pictures through `depth` hidden layers of `width` ReLUs; depth 0 is logistic regression.
+def mlp(
+    shape: tuple[int, ...],
+    outputs: int,
+    *,
+    width: int = 256,
+    depth: int = 2,
+    norm: str = "none",
+    init: str = "torch",
+) -> nn.Sequential:
+    """Flattened pictures, or rows of numbers, through `depth` hidden layers of `width` ReLUs; depth 0 is linear.
 
-    `norm`: `none`, or `batch` or `layer` before each ReLU.
+    `norm`: `none`, or `batch` or `layer` before each ReLU. `init`: torch's own, or `he`: N(0, 2 / inputs) and no biases, which
+    keeps the size of signals through many layers.
     """
     sizes = [math.prod(shape)] + [_check.whole_number("width", width)] * _check.whole_number("depth", depth, 0)
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), *normalisation(norm, outputs), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], num_classes))
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), *normalisation(norm, after), nn.ReLU()]
+    network = nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
+    if _check.one_of("init", init, INITS) == "he":
+        network.apply(_he)
+    return network
+
+
+def _he(layer: nn.Module) -> None:
+    if isinstance(layer, nn.Linear):
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        nn.init.zeros_(layer.bias)

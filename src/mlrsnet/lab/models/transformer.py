@@ -15,36 +15,42 @@ INIT_STD = 0.02
 
 
 class Attention(nn.Module):
-    """Causal self-attention with several heads."""
+    """Self-attention with several heads. Causal: position t reads the positions up to t; otherwise all of them."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, causal: bool = True) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.causal = heads, dropout, causal
         self.inputs = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(T, B, width) to the same; position t reads the positions up to t."""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(T, B, width) to the same; `mask`, (B, 1, 1, T), is False at positions that nobody may read."""
         q, k, v = self.inputs(x).unflatten(-1, (3, self.heads, -1)).permute(2, 1, 3, 0, 4)  # each (B, heads, T, size)
         rate = self.dropout if self.training else 0.0
-        heads = scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
+        heads = scaled_dot_product_attention(q, k, v, mask, dropout_p=rate, is_causal=self.causal)
         return self.output(heads.permute(2, 0, 1, 3).flatten(2))
 
 
 class Block(nn.Module):
     """Attention, then two linear layers with GELU; each after a layer norm, with a residual connection."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, causal: bool = True) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout)
+        self.attention = Attention(width, heads, dropout, causal)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.activation, self.dropout = nn.GELU(), nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(T, B, width) to the same."""
-        x = x + self.dropout(self.attention(self.norm1(x)))
+        x = x + self.dropout(self.attention(self.norm1(x), mask))
         return x + self.dropout(self.narrow(self.activation(self.wide(self.norm2(x)))))
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Raise unless the width is a multiple of the number of heads."""
+    if _check.whole_number("width", width) % _check.whole_number("heads", heads):
+        raise ValueError(f"width must be a multiple of heads, got {width!r} and {heads!r}: use {heads * 32}")
 
 
 class TransformerLanguageModel(LanguageModel):
@@ -73,8 +79,7 @@ class TransformerLanguageModel(LanguageModel):
     ) -> None:
         super().__init__()
         count, rate = _check.whole_number("layers", layers), dropout_rate(dropout)
-        if _check.whole_number("width", width) % _check.whole_number("heads", heads):
-            raise ValueError(f"width must be a multiple of heads, got {width!r} and {heads!r}: use {heads * 32}")
+        check_heads(width, heads)
         self.length = _check.whole_number("length", length)
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(self.length, width)
         self.dropout = nn.Dropout(rate)

@@ -11,6 +11,7 @@ from mlrsnet.lab.recipes import (
     meta_tasks,
     networks,
     phases,
+    proof,
     sensitivity,
     table1,
     table2,
@@ -27,7 +28,7 @@ from mlrsnet.lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
-OURS = (sensitivity, horizon, universal)
+OURS = (sensitivity, horizon, universal, proof)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
 

@@ -1,0 +1,160 @@
+"""The default and tuning-free rivals against the best-tuned decay, on the tasks of the recipe `proof`.
+
+An error is what is left to do, lower is better: 100 - accuracy (%) for classes, RMSE for numbers, and nats per token for text: the
+log of the perplexity, which is the loss itself. A ratio of perplexities is the exponential of a difference of losses, so the same
+ratio says more where the loss is small; a ratio of nats is a share of what is left, as it is for the other two.
+
+The best decay of a task is the one whose validation error, the mean over seeds, is lowest; one that diverged is no candidate. Every
+row is compared with it seed by seed, on test data, at the last epoch: r = exp(mean over seeds of log(error / error of the decay)).
+A training that diverged counts as guessing, or as predicting the mean, and is marked with a cross.
+
+    python -m experiments.proof [results/proof_short]
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean, mean, median, stdev
+
+from experiments import markdown, results
+from mlrsnet.lab.recipes.proof import KINDS, TIMES
+from mlrsnet.lab.records import DIVERGED, Record
+from mlrsnet.lab.report.tables import Row
+
+FOLDER = "proof_short"
+DECAYS = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in TIMES]
+EDGES = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in (TIMES[0], TIMES[-1])]
+USUAL, NOTHING = "Cosine 1x", "doing nothing"
+ASTRAY = " †"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A row's error against the best decay's: the geometric mean over seeds, the spread of its log, and whether it diverged."""
+
+    value: float
+    spread: float | None
+    seeds: int
+    diverged: bool = False
+
+    @property
+    def text(self) -> str:
+        """As a table has it: the ratio, its standard error over seeds, and a cross if a training diverged."""
+        error = f" ± {self.value * self.spread / math.sqrt(self.seeds):.3f}" if self.spread is not None else ""
+        return f"{self.value:.3f}{error}{ASTRAY if self.diverged else ''}"
+
+
+def error(metric: str, value: float) -> float:
+    """What is left to do, from a metric.
+
+    >>> error("accuracy", 90.0), error("perplexity", math.e), error("RMSE", 3.0)
+    (10.0, 1.0, 3.0)
+    """
+    return {"accuracy": 100 - value, "perplexity": math.log(value) if value < math.inf else math.inf, "RMSE": value}[
+        metric
+    ]
+
+
+def guessing(run: Record) -> float:
+    """The error of an answer that does not look at its input."""
+    task, metric = run.data["task"], run.data["metric"]["name"]
+    if metric == "RMSE":
+        return float(task["rmse_of_mean"])
+    classes = task["num_classes"]
+    return math.log(classes) if metric == "perplexity" else 100 * (1 - 1 / classes)
+
+
+def last_error(run: Record) -> float:
+    """Of the last epoch; of guessing if it diverged."""
+    if run.status == DIVERGED or run.result.get("last") is None:
+        return guessing(run)
+    return error(run.data["metric"]["name"], run.result["last"])
+
+
+def best_decay(rows: dict[str, Row]) -> str | None:
+    """By validation; only decays with as many seeds as the most complete one, none of which diverged."""
+    there = {name: results.ended(rows[name]) for name in DECAYS if name in rows}
+    whole = max(map(len, there.values()), default=0)
+    found = {
+        name: mean(error(run.data["metric"]["name"], run.result["val_metric"]) for run in runs)
+        for name, runs in there.items()
+        if len(runs) == whole and not any(run.status == DIVERGED for run in runs)
+    }
+    return min(found, key=lambda name: found[name], default=None)
+
+
+def ratio(runs: Sequence[Record], decay: Sequence[Record], errors: Sequence[float] | None = None) -> Ratio | None:
+    """Seed by seed, over the seeds that both have; `errors` replace those of the runs."""
+    base = {run.spec["seed"]: last_error(run) for run in decay}
+    own = dict(zip((run.spec["seed"] for run in runs), errors or map(last_error, runs), strict=True))
+    logs = [math.log(max(own[seed], 1e-9) / max(base[seed], 1e-9)) for seed in own if seed in base]
+    if not logs:
+        return None
+    astray = errors is None and any(run.status == DIVERGED for run in runs)
+    return Ratio(math.exp(mean(logs)), stdev(logs) if len(logs) > 1 else None, len(logs), astray)
+
+
+def ratios(rows: dict[str, Row]) -> tuple[str, dict[str, Ratio]] | None:
+    """The best decay's name, and every other row against it; None without a decay."""
+    tuned = best_decay(rows)
+    if tuned is None:
+        return None
+    decay = results.ended(rows[tuned])
+    others = [name for name in rows if name not in DECAYS or name == USUAL]
+    found = {name: one for name in others if (one := ratio(results.ended(rows[name]), decay))}
+    before = [run.data["before"]["test"]["metric"] for run in decay if "before" in run.data]
+    if before:
+        idle = ratio(decay, decay, [error(decay[0].data["metric"]["name"], value) for value in before])
+        found |= {NOTHING: idle} if idle else {}
+    return tuned, found
+
+
+def table(folder: str = FOLDER) -> list[str]:
+    """One line per task, one column per row; then the geometric mean, the worst task, and how many are within 5 %."""
+    found = {one.title: made for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
+    if not found:
+        return results.NOTHING
+    heads = list(dict.fromkeys(name for _, row in found.values() for name in row))
+    lines = [
+        [
+            task,
+            f"{tuned}{' (edge)' if tuned in EDGES else ''}",
+            *(row[head].text if head in row else "" for head in heads),
+        ]
+        for task, (tuned, row) in found.items()
+    ]
+    by_head = {head: {task: row[head].value for task, (_, row) in found.items() if head in row} for head in heads}
+    last = {
+        "**geometric mean**": [f"**{geometric_mean(those.values()):.3f}**" for those in by_head.values()],
+        "worst task": [f"{max(those.values()):.3f}" for those in by_head.values()],
+        "at most 1.05": [f"{sum(one <= 1.05 for one in those.values())} of {len(those)}" for those in by_head.values()],
+    }
+    return [
+        *markdown.table(["error against the best decay", "which is", *heads], lines),
+        *(markdown.line([name, "", *cells]) for name, cells in last.items()),
+        "",
+        "Last epoch, test data, ± standard error over paired seeds; below 1 is better than the best-tuned decay. †: a training "
+        "diverged and counts as guessing.",
+    ]
+
+
+def seconds(folder: str = FOLDER) -> list[str]:
+    """How long a training took, the median over rows and seeds."""
+    lines = []
+    for one in results.columns(folder):
+        runs = [run for row in results.rows(folder, one.title).values() for run in results.ended(row)]
+        lines.append([one.title, f"{median(run.data['timing']['seconds'] for run in runs):.1f}", str(len(runs))])
+    return markdown.table(["task", "seconds", "trainings"], lines) if lines else results.NOTHING
+
+
+def main() -> None:
+    """Print both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default=FOLDER, help="in results/, or any path")
+    folder = parser.parse_args().folder.removeprefix("results/")
+    print("\n".join([*table(folder), "", *seconds(folder)]))
+
+
+if __name__ == "__main__":
+    main()

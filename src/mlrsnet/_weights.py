@@ -14,9 +14,14 @@ STEADY = 2.0
 
 
 class Facts(NamedTuple):
-    """matrices: tensors of two or more dimensions. fresh, trained: vectors that look like a new and like a used gain."""
+    """What is known of a network from its weights.
+
+    matrices: tensors of two or more dimensions. parameters: all numbers. fresh, trained: vectors that look like a new and like
+    a used gain.
+    """
 
     matrices: int
+    parameters: int
     fresh: int
     trained: int
 
@@ -45,13 +50,14 @@ def read(weights: Iterable[Tensor]) -> Facts:
 
     >>> norm = torch.nn.BatchNorm1d(16)
     >>> read([torch.zeros(16, 3), norm.weight, norm.bias])
-    Facts(matrices=1, fresh=1, trained=0)
+    Facts(matrices=1, parameters=80, fresh=1, trained=0)
     >>> used = torch.linspace(0.5, 1.5, 16)
     >>> read([torch.zeros(16, 3), used]).is_trained, read([torch.nn.Linear(3, 16).bias]).is_trained
     (True, False)
     """
-    matrices = fresh = trained = 0
+    matrices = parameters = fresh = trained = 0
     for weight in weights:
+        parameters += weight.numel()
         if weight.ndim >= 2:
             matrices += 1
         elif weight.ndim == 1 and weight.numel():
@@ -61,4 +67,4 @@ def read(weights: Iterable[Tensor]) -> Facts:
             elif weight.numel() >= SHORTEST_GAIN:
                 spread, mean = values.std(correction=0), values.mean().abs()
                 trained += bool((spread > 0) & (mean > STEADY * spread))
-    return Facts(matrices, fresh, trained)
+    return Facts(matrices, parameters, fresh, trained)

@@ -18,10 +18,10 @@ from mlrsnet._numbers import HOST, Operations
 
 POLICIES = ("initial", "per-phase", "fixed", "relative", "measured")
 STATISTICS = ("loss", "perplexity")
-LAW = ("horizon_power", "depth_power", "caution")
+LAW = ("horizon_power", "size_power", "depth_power", "caution")
 """Fields of a `Gamma` that only a measured range has."""
 
-USUAL_STEPS, USUAL_DEPTH = 500, 4
+USUAL_STEPS, USUAL_SIZE, USUAL_DEPTH = 500, 10_000, 4
 """For which the law of a measured range is 1."""
 
 ADAPTIVE_SCALE = 0.01
@@ -39,8 +39,7 @@ class Gamma:
             the same ratio, averaged over the steps that the optimizer took, and corrected for momentum.
         statistic: `loss`, or `perplexity` for language models.
         value: of the policies `fixed`, `relative` and `measured`.
-        horizon_power, depth_power: of the policy `measured`, whose range is value (T / 500)^a max(1, L / 4)^b for T steps in all
-            and L matrices that are not normalised; see `size`.
+        horizon_power, size_power, depth_power: of the policy `measured`, whose range is value * `law`.
         caution: of the policy `measured`: the share of their length that steps keep in a network that comes from another
             training, until the loss has fallen.
     """
@@ -49,6 +48,7 @@ class Gamma:
     statistic: str = "loss"
     value: float | None = None
     horizon_power: float = 0.0
+    size_power: float = 0.0
     depth_power: float = 0.0
     caution: float = 1.0
 
@@ -69,19 +69,26 @@ class Gamma:
             object.__setattr__(self, name, _check.real(f"gamma {name}", getattr(self, name)))
         if not 0 < self.caution <= 1:
             raise ValueError(f"gamma caution must be in (0, 1], a share of the LR, got {self.caution!r}")
-        if not self.is_measured and (self.horizon_power, self.depth_power, self.caution) != (0, 0, 1):
+        if not self.is_measured and [getattr(self, name) for name in LAW] != [0, 0, 0, 1]:
             raise ValueError(f"gamma {', '.join(LAW)} belong to the policy 'measured', got them with {self.policy!r}")
 
-    def size(self, total_steps: int, depth: int = 1) -> float:
-        """The law of a measured range, relative to `value`: (T / 500)^a max(1, L / 4)^b.
+    def law(self, total_steps: int, parameters: int, depth: int) -> float:
+        """A measured range relative to `value`: (T / 500)^a (n / 10,000)^b max(1, L / 4)^c.
 
-        Longer trainings want shorter steps, and so do deep networks without normalisation, where changes multiply up.
+        Longer trainings and larger networks want shorter steps, and so do deep networks without normalisation, where changes
+        multiply up.
 
-        >>> Gamma("measured", value=0.1, horizon_power=-0.5, depth_power=-1.0).size(2000, depth=8)
+        Args:
+            total_steps: T, of the whole training.
+            parameters: n, numbers that are trained.
+            depth: L, matrices that are not normalised; see `_weights.Facts`.
+
+        >>> Gamma("measured", value=0.1, horizon_power=-0.5, depth_power=-1.0).law(2000, 10_000, depth=8)
         0.25
         """
-        horizon, depth_ratio = total_steps / USUAL_STEPS, max(1.0, depth / USUAL_DEPTH)
-        return float(horizon**self.horizon_power * depth_ratio**self.depth_power)
+        horizon = (total_steps / USUAL_STEPS) ** self.horizon_power
+        size = (parameters / USUAL_SIZE) ** self.size_power
+        return float(horizon * size * max(1.0, depth / USUAL_DEPTH) ** self.depth_power)
 
     @property
     def is_relative(self) -> bool:

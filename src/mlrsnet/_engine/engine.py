@@ -61,7 +61,7 @@ class Engine:
             else DeviceBackend(rule, total_steps, initial_loss, lr, device)
         )
         self.meter = Meter(self.backend, total_steps) if self.is_measured else None
-        self.depth = 1
+        self.depth = self.parameters = 1
         if self.is_measured:
             self._look_at_weights()
         self.bind()
@@ -131,10 +131,13 @@ class Engine:
         steps: int,
         total_steps: int,
         mean: tuple[float, float] = (0.0, 0.0),
-        depth: int = 1,
+        known: tuple[int, int] = (1, 1),
     ) -> None:
-        """Continue from a snapshot, without repeating its warnings. `mean`: of `Meter.numbers`."""
-        self.steps, self.depth = steps, depth
+        """Continue from a snapshot, without repeating its warnings.
+
+        For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step.
+        """
+        self.steps, (self.depth, self.parameters) = steps, known
         self.extend(total_steps)
         self.backend.restore(saved)
         self.problems.mark_known(saved)
@@ -150,7 +153,7 @@ class Engine:
         weights = (weight for group in self.optimizer.param_groups for weight in group["params"])
         facts = _weights.read(shards.whole_vector(weight) for weight in weights if weight.requires_grad)
         caution = self.rule.schedule.card.gamma.caution
-        self.depth = facts.depth
+        self.depth, self.parameters = facts.depth, max(1, facts.parameters)
         if facts.is_trained and caution < 1:
             self.backend.set_memory(self.rule.schedule.net.careful(self.backend.copy_memory(), caution))
 
@@ -158,8 +161,8 @@ class Engine:
         """Carry the range over to the optimizer."""
         reference = reference_group(self.optimizer)
         if self.is_measured:
-            size = self.rule.schedule.card.gamma.size(self.total_steps, self.depth)
-            self.backend.optimizer_scale = size * momentum_scale(reference)
+            law = self.rule.schedule.card.gamma.law(self.total_steps, self.parameters, self.depth)
+            self.backend.optimizer_scale = law * momentum_scale(reference)
         elif not self.is_relative:
             self.backend.optimizer_scale = optimizer_scale(reference)
 

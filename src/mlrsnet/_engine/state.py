@@ -15,7 +15,7 @@ from mlrsnet.schedule import Schedule
 VERSION = 1
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
-MEAN_KEYS = ("measured_sum", "measured_weight", "depth")
+MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters")
 """Of schedules with a measured range only, so that states of the others are those of version 0.1."""
 
 
@@ -31,7 +31,7 @@ def save(engine: Engine) -> dict[str, Any]:
         "pending": torch.tensor([float(loss) for loss in engine.losses.pending], dtype=torch.float64),
         **_numbers(engine.rule),
         **snapshot,
-        **(dict(zip(MEAN_KEYS, (*engine.meter.numbers(), engine.depth), strict=True)) if engine.meter else {}),
+        **_measured(engine),
     }
 
 
@@ -52,9 +52,21 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
                 f"construct LearnedLR with the saved run's {name} to continue as it would have"
             )
     engine.losses.pending = state["pending"].tolist()
-    mean = (state.get(MEAN_KEYS[0], 0.0), state.get(MEAN_KEYS[1], 0.0))
-    depth = state.get(MEAN_KEYS[2], 1)
-    engine.restore(state, state["last_epoch"], state["total_steps"], mean, depth)  # type: ignore[arg-type]
+    total, weight, depth, parameters = (state.get(name, 1) for name in MEASURED_KEYS)
+    engine.restore(
+        state,  # type: ignore[arg-type]
+        state["last_epoch"],
+        state["total_steps"],
+        (total, weight),
+        (depth, parameters),
+    )
+
+
+def _measured(engine: Engine) -> dict[str, float]:
+    """What only a measured range has."""
+    if engine.meter is None:
+        return {}
+    return dict(zip(MEASURED_KEYS, (*engine.meter.numbers(), engine.depth, engine.parameters), strict=True))
 
 
 def schedule_number(schedule: Schedule) -> int:
@@ -68,7 +80,7 @@ def _numbers(rule: Rule) -> dict[str, float]:
 
 
 def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
-    keys = KEYS.union(MEAN_KEYS if schedule.card.gamma.is_measured else ())
+    keys = KEYS.union(MEASURED_KEYS if schedule.card.gamma.is_measured else ())
     if state.get("version") != VERSION or state.keys() != keys:
         raise ValueError(
             f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(keys)}), "

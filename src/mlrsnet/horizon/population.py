@@ -89,7 +89,7 @@ class Population:
             self.models.fill(rows, model)
             if gamma is not None and gamma.is_measured:
                 facts = _weights.read(weight for weight in model.parameters() if weight.requires_grad)
-                sizes[rows] = gamma.size(task.total_steps, facts.depth)
+                sizes[rows] = gamma.law(task.total_steps, facts.parameters, facts.depth)
                 waits[rows] = gamma.caution if facts.is_trained else 1.0
             self.weight_decay[rows] = task.weight_decay
             self.masked[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes

@@ -16,7 +16,7 @@ NARROW = 16
 def weight_facts(parameters: Iterable[Tensor]) -> dict[str, Any]:
     """Numbers about a network's weights.
 
-    matrices, fresh, trained: see `mlrsnet._weights.Facts`. parameters: how many numbers. fan_in: geometric mean over the
+    matrices, parameters, fresh, trained: see `mlrsnet._weights.Facts`. fan_in: geometric mean over the
     matrices of the inputs of a unit. narrow: the share of matrices with a fan-in of at most 16, such as depthwise
     convolutions. start: geometric mean of the matrices' size relative to torch's own initialisation.
     """
@@ -26,7 +26,6 @@ def weight_facts(parameters: Iterable[Tensor]) -> dict[str, Any]:
     sizes = [matrix.square().mean().sqrt().item() * math.sqrt(3 * matrix.shape[1]) for matrix in matrices]
     return {
         **_weights.read(tensors)._asdict(),
-        "parameters": sum(tensor.numel() for tensor in tensors),
         "fan_in": _geometric(fans),
         "narrow": sum(fan <= NARROW for fan in fans) / max(1, len(fans)),
         "start": _geometric([size for size in sizes if size]),

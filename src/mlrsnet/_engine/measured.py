@@ -27,13 +27,13 @@ PATIENCE = 10
 
 def together(moved: Any, lengths: Any) -> Any:
     """x = sum |D_l|^2 / sum |w_l|^2: all weights as one vector."""
-    return moved.dot(moved) / lengths.dot(lengths)
+    return (moved * moved).sum() / (lengths * lengths).sum()
 
 
 def each(moved: Any, lengths: Any) -> Any:
     """x = mean (|D_l| / |w_l|)^2: every matrix counts the same."""
     ratios = moved / lengths
-    return ratios.dot(ratios) / len(ratios)
+    return (ratios * ratios).mean()
 
 
 AGGREGATE = together

@@ -95,10 +95,10 @@ class Meter:
         if self._depth or self._open is None:
             return
         step, self._open = self._open, None
-        self.has_stepped = self.has_begun
         found = close_step(optimizer, step)
         if found is None:
             return
+        self.has_stepped = self.has_begun
         lengths, counted = found
         if isinstance(self.mean, HostMean):
             self._keep_for_host(lengths, counted, step.is_at_one)
@@ -191,7 +191,7 @@ def _part_on_device(rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
 
 
 def _part_on_host(rows: Tensor, factors: list[float], counted: Counted) -> float:
-    """x as a number. Numpy, since it is a third of torch's cost at this size."""
+    """x as a number. In numpy, whose calls cost less than torch's at this size."""
     moved, lengths = rows.cpu().numpy().astype(np.float64)
     with np.errstate(all="ignore"):  # what is not finite is not counted
         moved *= factors[0] if counted.has_one_group else factors
@@ -210,9 +210,7 @@ class _Hooks:
         self._meter = weakref.ref(meter)
 
     def enter(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if (
-            torch.compiler.is_compiling()
-        ):  # the meter's numbers change in every step, and would compile it again and again
+        if torch.compiler.is_compiling():
             _uncompiled(self.enter, optimizer, args, kwargs)
             return
         meter = self._meter()
@@ -230,4 +228,5 @@ class _Hooks:
 
 @torch._disable_dynamo
 def _uncompiled(call: Any, *arguments: Any) -> None:
+    """Out of a compiled step: the meter's numbers change in every step, and would compile it again and again."""
     call(*arguments)

@@ -24,10 +24,6 @@ class Policy(Protocol):
     def is_relative(self) -> bool:
         """Whether the LRs are relative to the length of the weights; see `mlrsnet._engine.relative`."""
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether the LRs follow from the steps taken so far; see `mlrsnet._engine.measured`."""
-
     def configure(self, values: Tensor) -> None:
         """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
@@ -131,7 +127,7 @@ class Table:
         most_steps: room for factors.
     """
 
-    is_relative = is_measured = False
+    is_relative = False
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)

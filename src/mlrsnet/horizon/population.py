@@ -51,7 +51,7 @@ class Population:
         *,
         capture: bool = True,
     ) -> None:
-        if policy.is_measured:
+        if getattr(policy, "is_measured", False):  # only `Networks` can be
             raise ValueError(
                 "gamma must not be measured for a population, got 'measured': its steps are not measured yet; use "
                 "Gamma('relative', value=...) or Gamma('fixed', value=...)"

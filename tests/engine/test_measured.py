@@ -84,8 +84,12 @@ def measured_schedule(part=PART):
 
 
 def model(dtype=torch.float64):
+    """Its first matrix begins longer than counts."""
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype)
+    made = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype)
+    with torch.no_grad():
+        made[0].weight.mul_(6)
+    return made
 
 
 def batches(count=STEPS):
@@ -122,7 +126,7 @@ class Reference:
     """The equations on lists of Python numbers; nothing is shared with the library."""
 
     def __init__(self, optimizer, m=0.0, part=PART, total_steps=STEPS):
-        self.optimizer = optimizer
+        self.optimizer, self.shrink = optimizer, {}
         self.size = part * math.sqrt((1 - m) / (1 + m))
         self.keep = math.exp(-1 / (0.1 * total_steps))
         self.n = self.weight = 0.0
@@ -140,9 +144,14 @@ class Reference:
         return math.sqrt(math.fsum(value**2 for value in tensor.detach().double().flatten().tolist()))
 
     @staticmethod
-    def clipped(length, weight):
-        shortest = math.sqrt((weight.shape[0] if weight.ndim else 1) / 3)
-        return min(max(length, shortest), 3 * shortest)
+    def shortest(weight):
+        return math.sqrt((weight.shape[0] if weight.ndim else 1) / 3)
+
+    def as_it_counts(self, length, weight):
+        """What began too long is shorter by as much ever after."""
+        shortest = self.shortest(weight)
+        shrink = self.shrink.setdefault(id(weight), min(1.0, 3 * shortest / length) if length else 1.0)
+        return max(shrink * length, shortest)
 
     @staticmethod
     def count(weight):
@@ -153,7 +162,7 @@ class Reference:
             return 1 / math.sqrt(self.n / self.weight)
         w = g = n = 0.0
         for weight, _, share in self.those():
-            w += self.clipped(self.length(weight), weight) ** 2
+            w += self.as_it_counts(self.length(weight), weight) ** 2
             g += (share * self.length(weight.grad)) ** 2 if weight.grad is not None else 0
             n += share**2 * weight.numel() / (0.01 if isinstance(self.optimizer, RMSprop) else 1)
         return math.sqrt(w) / max(math.sqrt(g), math.sqrt(n))
@@ -165,7 +174,7 @@ class Reference:
         those = [(w, g, s, w.detach().clone()) for w, g, s in self.those() if w.grad is not None]
         self.optimizer.step()
         moved = [self.length(w.detach() - b) * s / g["lr"] for w, g, s, b in those]
-        lengths = [self.clipped(self.length(b), w) for w, _, _, b in those]
+        lengths = [self.as_it_counts(self.length(b), w) for w, _, _, b in those]
         counts = [self.count(w) for w, _, _, _ in those]
         x = math.fsum(k * d**2 for k, d in zip(counts, moved, strict=True)) / math.fsum(
             k * w**2 for k, w in zip(counts, lengths, strict=True)
@@ -345,7 +354,7 @@ def test_a_first_step_is_a_small_part_of_the_weights():
         train(network, optimizer, lr, batches(1))
         pairs = [(a.detach(), b.detach()) for a, b in zip(network.parameters(), before.parameters(), strict=True)]
         moved = Reference.length(torch.cat([(a - b).flatten() for a, b in pairs if a.ndim == 2]))
-        lengths = [Reference.clipped(Reference.length(b), b) for _, b in pairs if b.ndim == 2]
+        lengths = [max(Reference.length(b), Reference.shortest(b)) for _, b in pairs if b.ndim == 2]
         assert 0 < moved <= PART * math.hypot(*lengths) * (1 + 1e-9)
 
 

@@ -62,7 +62,7 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
     keep, level_keep = math.exp(-1 / (0.1 * STEPS)), math.exp(-1 / max(SHORTEST, LEVEL * STEPS))
     mean, weight = dict.fromkeys(map(id, model.parameters()), 0.0), 0.0
     level_sum = level_weight = 0.0
-    lowest, settled = math.inf, None
+    lowest, settled, shrink = math.inf, None, None
     for step in range(STEPS):
         x, y = chosen.data.inputs[indices[step]], chosen.data.targets[indices[step]]
         loss = cross_entropy(model(x), y)
@@ -77,8 +77,10 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
         reads = min(1, level) ** fall_power * min(1.0, lowest / level) ** rise_power
         reads *= max(wait, 1 - level / settled / 0.9 if settled else 0.0)
         lengths = [max(p.norm().item(), math.sqrt(len(p) / 3)) for p in matrices]
-        clipped = [min(w, 3 * math.sqrt(len(p) / 3)) for w, p in zip(lengths, matrices, strict=True)]
-        first = math.hypot(*(clipped if structure == "weighted" else lengths)) / max(
+        if structure == "weighted":
+            shrink = shrink or [min(1.0, 3 * math.sqrt(len(p) / 3) / p.norm().item()) for p in matrices]
+            lengths = [max(s * p.norm().item(), math.sqrt(len(p) / 3)) for p, s in zip(matrices, shrink, strict=True)]
+        first = math.hypot(*lengths) / max(
             math.hypot(*(p.grad.norm().item() for p in matrices)), math.sqrt(sum(p.numel() for p in matrices))
         )
         alphas = {}
@@ -94,7 +96,7 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
         counts = [min(1.0, p[0].numel() / len(p)) for p in matrices]
         one = {
             "weighted": sum(k * s**2 for k, s in zip(counts, steps, strict=True))
-            / sum(k * w**2 for k, w in zip(counts, clipped, strict=True)),
+            / sum(k * w**2 for k, w in zip(counts, lengths, strict=True)),
             "each": sum(relative) / len(relative),
             "middle": math.exp(sum(map(math.log, relative)) / len(relative)),
         }.get(structure, together)

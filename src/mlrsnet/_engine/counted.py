@@ -22,8 +22,8 @@ class Counted:
         groups: the parameter group of each.
         shares: the LR of each, divided by alpha.
         device: where numbers about them live; that of tensor LRs, else None for the host.
-        columns: (4, L) what lengths count as at least and at most, what each weight counts, and the shares; if they are there
-            already.
+        columns: (4, L) what lengths count as at least, what they are multiplied by, what each weight counts, and the shares; if
+            they are there already.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Counted:
         self.is_low_precision = any(weight.dtype in LOW_PRECISION for weight in weights)
         self.has_one_group = all(group is groups[0] for group in groups)
         self._columns = self._numbers() if columns is None else columns
-        self.floors, self.ceilings, self.counts, self.share_column = self._columns
+        self.floors, self.shrink, self.counts, self.share_column = self._columns
         self._parts: dict[tuple[int, ...], Counted] = {}
 
     @classmethod
@@ -105,15 +105,32 @@ class Counted:
         gradients = [missing if weight.grad is None else dense(weight.grad).norm() for weight in self.weights]
         return self.lengths(weights, gradients)
 
-    def clipped(self, lengths: Tensor) -> Tensor:
-        """(L,) lengths of weights as they count, in double precision where there is one."""
-        return torch.clamp(lengths.to(self.floors.dtype), self.floors, self.ceilings)
+    def as_they_count(self, lengths: Tensor) -> Tensor:
+        """(L,) lengths of weights: those that began too long are shorter, none is too short; in double precision."""
+        return torch.maximum(lengths * self.shrink, self.floors)
+
+    @torch.no_grad()
+    def begin(self, known: dict[int, Tensor]) -> None:
+        """Shrink weights that are too long now; those that are `known`, by their identity, as before."""
+        if not self.weights:
+            return
+        norms = torch._foreach_norm([dense(weight) for weight in self.weights])  # type: ignore[arg-type]
+        lengths = self.lengths(norms)[0].to(self.floors)
+        shrink = (LONGEST * self.floors / lengths).nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0)
+        self.shrink.copy_(
+            torch.stack([known.get(id(weight), one) for weight, one in zip(self.weights, shrink, strict=True)])
+        )
+
+    def set_shrink(self, shrink: Tensor) -> None:
+        """Continue with what a saved run had, if it had as many weights."""
+        if len(shrink) == len(self.shrink):
+            self.shrink.copy_(shrink)
+            self._parts = {}
 
     def _numbers(self) -> Tensor:
-        floors = [shortest_length(weight.shape) for weight in self.weights]
         numbers = [
-            floors,
-            [LONGEST * floor for floor in floors],
+            [shortest_length(weight.shape) for weight in self.weights],
+            [1.0] * len(self.weights),
             [count(weight.shape) for weight in self.weights],
             self.shares,
         ]

@@ -28,7 +28,7 @@ PATIENCE = 10
 def relative_square(moved: Any, lengths: Any, counts: Any) -> Any:
     """x = sum k_l |D_l|^2 / sum k_l |w_l|^2, from (L,) lengths of steps, lengths of weights and sqrt(k_l): tensors or arrays."""
     moved, lengths = moved * counts, lengths * counts
-    return moved.dot(moved) / lengths.dot(lengths)
+    return (moved * moved).sum() / (lengths * lengths).sum()
 
 
 def shortest_length(shape: Sequence[int]) -> float:
@@ -43,7 +43,7 @@ def shortest_length(shape: Sequence[int]) -> float:
 
 
 LONGEST = 3.0
-"""|w| of a matrix counts as at most this many times its `shortest_length`, or torch's embeddings would outweigh all others."""
+"""|w| of a matrix begins as at most this many times its `shortest_length`, or torch's embeddings would outweigh all others."""
 
 
 def count(shape: Sequence[int]) -> float:

@@ -37,6 +37,7 @@ class Meter:
     _open: Open | None
     _depth: int
     _losses_in_step: int
+    _shrink: Tensor | None
 
     def __init__(self, backend: Backend, total_steps: int) -> None:
         self.backend = backend
@@ -58,6 +59,10 @@ class Meter:
         counted = Counted.of(groups, shares, None if self.backend.on_host else self.backend.ratio.device)
         if self.counted.follow(counted):
             return
+        counted.begin(dict(zip(map(id, self.counted.weights), self.counted.shrink, strict=True)))
+        if self._shrink is not None:
+            counted.set_shrink(self._shrink)
+            self._shrink = None
         if self.backend.on_host:
             still = set(map(id, counted.weights))
             self._buffers = {weight: copy for weight, copy in self._buffers.items() if id(weight) in still}
@@ -95,10 +100,10 @@ class Meter:
         if self._depth or self._open is None:
             return
         step, self._open = self._open, None
-        self.has_stepped = self.has_begun
         found = close_step(optimizer, step)
         if found is None:
             return
+        self.has_stepped = self.has_begun
         lengths, counted = found
         if isinstance(self.mean, HostMean):
             self._keep_for_host(lengths, counted, step.is_at_one)
@@ -116,8 +121,9 @@ class Meter:
         self._read()
         return self.mean.numbers()
 
-    def restore(self, numbers: tuple[float, float]) -> None:
-        """Continue from `numbers`, and from the backend's ratio."""
+    def restore(self, numbers: tuple[float, float], shrink: Tensor) -> None:
+        """Continue from `numbers`, from `counted.shrink` and from the backend's ratio."""
+        self.counted.set_shrink(shrink)
         self._waiting, self._open, self._depth = [], None, 0
         self.mean.restore(numbers)
         is_new = float(self.backend.ratio) <= relative.SMALLEST_RATIO
@@ -129,19 +135,20 @@ class Meter:
     def __getstate__(self) -> dict[str, Any]:
         """Without copies of the weights."""
         self._read()
-        return {
-            name: getattr(self, name) for name in ("backend", "mean", "has_begun", "has_stepped", "_groups", "_shares")
-        }
+        kept = ("backend", "mean", "has_begun", "has_stepped", "_groups", "_shares")
+        return {name: getattr(self, name) for name in kept} | {"_shrink": self.counted.shrink.clone()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        shrink = state.pop("_shrink")
         self.__dict__.update(state)
         self._retired = []
         self._forget()
+        self._shrink = shrink
 
     def _forget(self) -> None:
         """No step is open, nothing waits, and no weights are known."""
         self.counted = Counted([], [], [], None)
-        self._buffers, self._waiting, self._open = {}, [], None
+        self._buffers, self._waiting, self._open, self._shrink = {}, [], None, None
         self._depth = self._losses_in_step = 0
 
     def _keep_for_host(self, rows: Tensor, counted: Counted, at_one: bool) -> None:
@@ -172,7 +179,7 @@ class Meter:
         if not counted.weights or (isinstance(self.mean, HostMean) and self.mean.weight):
             return
         lengths, gradients = counted.gradients().to(counted.device)
-        lengths, gradients = counted.clipped(lengths), counted.share_column * gradients
+        lengths, gradients = counted.as_they_count(lengths), counted.share_column * gradients
         first = measured.first_ratio(lengths, gradients, counted.root_size)
         if isinstance(self.mean, HostMean):
             self.backend.ratio = float(first)
@@ -187,16 +194,16 @@ def _part_on_device(rows: Tensor, counted: Counted, at_one: bool) -> Tensor:
     moved = rows[0] * lr / lr if at_one else rows[0] / lr
     if any(share != 1 for share in counted.shares):
         moved = moved * counted.share_column
-    return measured.relative_square(moved, counted.clipped(rows[1]), counted.counts)
+    return measured.relative_square(moved, counted.as_they_count(rows[1]), counted.counts)
 
 
 def _part_on_host(rows: Tensor, factors: list[float], counted: Counted) -> float:
-    """x as a number. Numpy, since it is a third of torch's cost at this size."""
+    """x as a number. In numpy, whose calls cost less than torch's at this size."""
     moved, lengths = rows.cpu().numpy().astype(np.float64)
     with np.errstate(all="ignore"):  # what is not finite is not counted
         moved *= factors[0] if counted.has_one_group else factors
-        clipped = np.clip(lengths, counted.floors.numpy(), counted.ceilings.numpy())
-        return float(measured.relative_square(moved, clipped, counted.counts.numpy()))
+        lengths = np.maximum(lengths * counted.shrink.numpy(), counted.floors.numpy())
+        return float(measured.relative_square(moved, lengths, counted.counts.numpy()))
 
 
 def _reference(groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> dict[str, Any] | None:
@@ -211,9 +218,7 @@ class _Hooks:
         self._meter = weakref.ref(meter)
 
     def enter(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if (
-            torch.compiler.is_compiling()
-        ):  # the meter's numbers change in every step, and would compile it again and again
+        if torch.compiler.is_compiling():
             _uncompiled(self.enter, optimizer, args, kwargs)
             return
         meter = self._meter()
@@ -231,4 +236,5 @@ class _Hooks:
 
 @torch._disable_dynamo
 def _uncompiled(call: Any, *arguments: Any) -> None:
+    """Out of a compiled step: the meter's numbers change in every step, and would compile it again and again."""
     call(*arguments)

@@ -8,8 +8,9 @@ back over the last tenth of the training. How the matrices of a network come tog
 - `together`: sum of |D_l|^2 / sum of |w_l|^2 over the matrices l
 - `each`: the mean over the matrices of (|D_l| / |w_l|)^2
 - `middle`: the geometric mean of the same
-- `weighted`: as `together`, but matrix l counts min(m, n) / m for its m rows and n columns, as if it were square, and its length
-  as at most 3 sqrt(m / 3): an embedding with many rows, or with torch's initialisation, does not outweigh the others
+- `weighted`: as `together`, but matrix l counts min(m, n) / m for its m rows and n columns, as if it were square, and begins with
+  a length of at most 3 sqrt(m / 3), from which it may grow: an embedding with many rows, or with torch's initialisation, does not
+  outweigh the others
 - `layer`: every matrix has its own LR; vectors have that of `together`
 - `absolute`: r is the LR, carried over to the optimizer by `gamma.optimizer_scale`
 
@@ -28,7 +29,7 @@ from mlrsnet.horizon.updates import State, Update
 
 STRUCTURES = ("absolute", "together", "each", "middle", "layer", "weighted")
 LONGEST = 9.0
-"""|w|^2 counts at most as this many times that of torch's initialisation."""
+"""|w|^2 begins as at most this many times that of torch's initialisation."""
 
 WINDOW = 0.1
 """How far the mean looks back, as a share of the training."""
@@ -109,6 +110,7 @@ class Measured:
             "step": weights.new_zeros(()),
             "early": weights.new_zeros(()),
             "first": torch.ones_like(numbers[:, 0]),
+            "shrink": torch.ones_like(numbers[:, 1:]),
             "before": torch.zeros_like(weights),
             "cosine": torch.zeros_like(numbers[:, 0]),
             "early_cosine": torch.zeros_like(numbers[:, 0]),
@@ -124,7 +126,10 @@ class Measured:
     def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
         """Take one step, in place."""
         layout, before = self.layout, weights.clone()
-        lengths = torch.maximum(layout.squares(weights), layout.floors)
+        squares = layout.squares(weights)
+        shrink = (LONGEST * layout.floors / squares.clamp(min=SMALLEST)).clamp(max=1.0)
+        state["shrink"].copy_(torch.where((state["step"] == 0) & (self.codes == 5), shrink, state["shrink"]))
+        lengths = torch.maximum(squares * state["shrink"], layout.floors)
         alpha = lr * self._ratio(state, lengths, layout.squares(gradients))  # (members, L + 1)
         spread = alpha.index_select(1, layout.owner)
         self.inner.apply(weights, gradients, state, spread, weight_decay)
@@ -138,7 +143,6 @@ class Measured:
     def _ratio(self, state: State, lengths: Tensor, gradients: Tensor) -> Tensor:
         """(members, L + 1) 1 / sqrt(mean x). Before anything is measured, short for SGD's and for Adam's directions."""
         n = (self.layout.owner < self.layout.count).sum()
-        lengths = torch.where(self.codes == 5, torch.minimum(lengths, LONGEST * self.layout.floors), lengths)
         first = (lengths.sum(1) / torch.maximum(gradients.sum(1), n.to(lengths))).sqrt().unsqueeze(1)
         mean = state["sum"] / state["total"].clamp(min=SMALLEST)
         ratio = torch.where(state["step"] > 0, mean.clamp(min=SMALLEST).rsqrt(), first)
@@ -152,8 +156,7 @@ class Measured:
         one = torch.where(self.codes == 2, relative.mean(1, keepdim=True), together)
         one = torch.where(self.codes == 3, middle, one)
         shares = self.layout.shares
-        clipped = torch.minimum(lengths, LONGEST * self.layout.floors)
-        weighted = ((steps * shares).sum(1) / (clipped * shares).sum(1)).unsqueeze(1)
+        weighted = ((steps * shares).sum(1) / (lengths * shares).sum(1)).unsqueeze(1)
         one = torch.where(self.codes == 5, weighted, one)
         return torch.cat((torch.where(self.codes == 4, relative, one), one), dim=1)
 

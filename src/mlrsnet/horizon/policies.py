@@ -15,7 +15,6 @@ from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import advance_on_device, fused_members
 from mlrsnet._engine.step import Carry, begin
 from mlrsnet._numbers import DEVICE
-from mlrsnet.gamma import Gamma
 from mlrsnet.schedule import Schedule
 
 SETTLED = 0.3
@@ -23,28 +22,23 @@ SETTLED = 0.3
 
 
 class Policy(Protocol):
-    """Gives each member an LR from its loss. Buffers are never replaced, because a captured step refers to them."""
+    """Gives each member an LR from its loss. Buffers are never replaced, because a captured step refers to them.
+
+    A policy may also have `structures`, one per member, if its LRs follow from the steps taken so far (see `measured`), and the
+    `gamma` of a schedule. If that is measured, `begin` gets one more tensor: the shares of the LR that are kept until the loss
+    has fallen (see `ScheduleNet.careful`).
+    """
 
     @property
     def is_relative(self) -> bool:
         """Whether the LRs are relative to the length of the weights; see `mlrsnet._engine.relative`."""
 
-    @property
-    def structures(self) -> Sequence[str] | None:
-        """For LRs that follow from the steps taken so far, the structure of each member; see `measured`."""
-
-    @property
-    def gamma(self) -> Gamma | None:
-        """The range of a schedule's LRs; None for hand-designed ones."""
-
     def configure(self, values: Tensor) -> None:
         """Set what the LRs follow from, one row per member: (members, size) weights, or (members, steps) factors."""
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
-        """Start new trainings. All have one value per member.
-
-        scale: the optimizer's. num_classes: NaN where numbers are predicted. waits: the share of the LR that is kept until
-        the loss has fallen, see `ScheduleNet.careful`; all of it if None.
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
+        """Start new trainings. `scale` (the optimizer's) and `num_classes` (NaN where numbers are predicted) have one value per
+        member.
         """
 
     def lrs(self, losses: Tensor) -> Tensor:
@@ -147,8 +141,7 @@ class Table:
         most_steps: room for factors.
     """
 
-    is_relative, gamma = False, None
-    structures: Sequence[str] | None = None
+    is_relative = False
 
     def __init__(self, peaks: Tensor, most_steps: int) -> None:
         self.peaks, self.scale = peaks, torch.ones_like(peaks)
@@ -160,7 +153,7 @@ class Table:
         factors = torch.as_tensor(values, dtype=self.factors.dtype, device=self.factors.device)
         self.factors[:, : factors.shape[-1]] = factors
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`."""
         self.scale.copy_(scale)
         self.step.zero_()
@@ -195,9 +188,9 @@ class Decays(Table):
         self.settled = torch.zeros_like(peaks)
         self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
 
-    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor, waits: Tensor | None = None) -> None:
+    def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`."""
-        super().begin(total_steps, scale, num_classes, waits)
+        super().begin(total_steps, scale, num_classes)
         self.sum.zero_()
         self.total.zero_()
         self.lowest.fill_(torch.inf)

@@ -5,6 +5,7 @@ Members do not interact, so the gradient of the summed losses holds every member
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,12 +83,14 @@ class Population:
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and empty optimizer state for these tasks."""
-        gamma, sizes, waits = self.policy.gamma, torch.ones_like(self.weight_decay), torch.ones_like(self.weight_decay)
+        gamma: Any = getattr(self.policy, "gamma", None)
+        is_measured = gamma is not None and gamma.is_measured
+        sizes, waits = torch.ones_like(self.weight_decay), torch.ones_like(self.weight_decay)
         for number, task in enumerate(tasks):
             rows = slice(number * self.members, (number + 1) * self.members)
             model = task.fresh_model()
             self.models.fill(rows, model)
-            if gamma is not None and gamma.is_measured:
+            if is_measured:
                 facts = _weights.read(weight for weight in model.parameters() if weight.requires_grad)
                 sizes[rows] = gamma.law(task.total_steps, facts.parameters, facts.depth)
                 waits[rows] = gamma.caution if facts.is_trained else 1.0
@@ -102,7 +105,8 @@ class Population:
             self.update.plan(self.state, tasks[0].total_steps)
         numbers = [math.nan if task.data.is_regression else float(task.num_classes) for task in tasks]
         num_classes = [number for number in numbers for _ in range(self.members)]
-        self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale), waits[:, 0])
+        more = (waits[:, 0],) if is_measured else ()
+        self.policy.begin(tasks[0].total_steps, scale, torch.tensor(num_classes).to(scale), *more)
         self.models.model.train()
 
     def advance(self, batches: Sequence[Batches], count: int) -> Tensor:
@@ -147,8 +151,9 @@ class Population:
 
     def _update(self, update: Update) -> Update | Measured:
         """The task's update, with steps relative to the weights if the policy says so."""
-        if self.policy.structures is not None:
-            return Measured(update, Layout.of(self.models.rows), self.policy.structures)
+        structures = getattr(self.policy, "structures", None)
+        if structures is not None:
+            return Measured(update, Layout.of(self.models.rows), structures)
         return Relative(update) if self.policy.is_relative else update
 
     def _send(self, values: Tensor, buffer: Tensor) -> None:

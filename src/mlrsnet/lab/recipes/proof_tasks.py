@@ -72,7 +72,7 @@ TABLES = (
     _task(
         "Diamonds in dollars, MLP, Adam",
         336,
-        lr=0.1,
+        lr=0.01,
         task="diamonds",
         optimizer="adam",
         weight_decay=0.0,
@@ -145,7 +145,7 @@ FINE_TUNING = (
         optimizer="adamw",
         weight_decay=0.01,
         epochs=3,
-        start={**HANDWRITTEN, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 5},
+        start={**HANDWRITTEN, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 15, "lr": 0.2},
         **HANDWRITTEN,
     ),
     _task(

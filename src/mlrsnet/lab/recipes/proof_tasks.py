@@ -1,7 +1,7 @@
 """The tasks of the recipe `proof`, each as it is trained without a schedule.
 
-A task has a usual LR, which is 1 in its grid: what one would try first with its optimizer. Fine-tuning has a tenth of it. Prices in
-dollars need larger ones: Adam moves an output by about its LR in a step.
+A task has a usual LR, which is 1 in its grid: what one would try first with its optimizer. Fine-tuning on the same has a tenth
+of it. Prices in dollars need larger ones: Adam moves an output by about its LR in a step.
 """
 
 from dataclasses import dataclass
@@ -151,7 +151,6 @@ FINE_TUNING = (
     _task(
         "Fine-tuning on other classes, CNN, SGDM",
         93,
-        lr=1e-3,
         task="cifar10",
         task_options={"size": 16, "classes": [6, 7, 8, 9], "fraction": 0.2},
         optimizer="sgdm",

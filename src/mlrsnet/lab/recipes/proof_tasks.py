@@ -1,7 +1,7 @@
 """The tasks of the recipe `proof`, each as it is trained without a schedule.
 
-A task has a usual LR, which is 1 in its grid: what one would try first with its optimizer. Fine-tuning has a tenth of it. Prices in
-dollars need larger ones: Adam moves an output by about its LR in a step.
+A task has a usual LR, which is 1 in its grid: what one would try first with its optimizer. Fine-tuning on the same has a tenth
+of it. Prices in dollars need larger ones: Adam moves an output by about its LR in a step.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ TABLES = (
     _task(
         "Diamonds in dollars, MLP, Adam",
         336,
-        lr=0.1,
+        lr=0.01,
         task="diamonds",
         optimizer="adam",
         weight_decay=0.0,
@@ -145,13 +145,12 @@ FINE_TUNING = (
         optimizer="adamw",
         weight_decay=0.01,
         epochs=3,
-        start={**HANDWRITTEN, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 5},
+        start={**HANDWRITTEN, **GOOD, "task_options": {"size": 14, "fraction": 0.5}, "epochs": 15, "lr": 0.2},
         **HANDWRITTEN,
     ),
     _task(
         "Fine-tuning on other classes, CNN, SGDM",
         93,
-        lr=1e-3,
         task="cifar10",
         task_options={"size": 16, "classes": [6, 7, 8, 9], "fraction": 0.2},
         optimizer="sgdm",

@@ -14,7 +14,11 @@ from mlrsnet.lab.recipes.proof_tasks import TASKS, Task
 from mlrsnet.lab.recipes.rows import WARMUP, named
 from mlrsnet.lab.spec import RunSpec
 
-LEARNED = {"Universal": "universal", "Universal, relative": "universal-relative"}
+LEARNED = {
+    "Universal 2": "universal-2",
+    "Universal": "universal",
+    "Universal, relative": "universal-relative",
+}
 """Rows of learned schedules: a name, the path of a .safetensors file, or hf://owner/name. A new one is one line."""
 
 KINDS = ("cosine", "linear")

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from mlrsnet import _check
 from mlrsnet.horizon.measured import STRUCTURES
 
-SIZES = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+SIZES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+READING = (0.1, 3.0)
+"""Powers of the fall and the rise of the loss; see `horizon.policies.Decays`."""
+
 LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """For plain SGD; carried over to other optimizers by `gamma.optimizer_scale`."""
 
@@ -45,9 +48,8 @@ class Column:
         return found
 
 
-def grid(
-    structures: tuple[str, ...] = ("together",), powers: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
-) -> tuple[Column, ...]:
-    """Absolute LRs, and all sizes of the structures with all powers."""
-    absolute = tuple(Column("absolute", lr) for lr in LRS)
-    return (*absolute, *(Column(s, size, *power) for s in structures for power in powers for size in SIZES))
+def grid() -> tuple[Column, ...]:
+    """The columns of the shipped table: absolute LRs, and measured steps with and without reading the loss."""
+    absolute = [Column("absolute", lr) for lr in LRS]
+    reading = [Column("weighted", size, *READING) for size in SIZES]
+    return (*absolute, *reading, *(Column("weighted", size) for size in SIZES[1:]))

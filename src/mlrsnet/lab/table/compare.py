@@ -12,11 +12,10 @@ from mlrsnet.lab.table.law import cross_validated, features, fit, network_cross_
 LAWS: tuple[tuple[str, ...], ...] = (
     (),
     ("horizon",),
-    ("horizon", "depth"),
-    ("horizon", "depth", "fan_in"),
-    ("horizon", "depth", "trained"),
-    ("horizon", "depth", "parameters"),
-    ("horizon", "depth", "epochs"),
+    ("horizon", "parameters"),
+    ("horizon", "parameters", "depth"),
+    ("horizon", "parameters", "depth", "trained"),
+    ("horizon", "parameters", "depth", "epochs"),
 )
 """What each power law knows, beside a constant."""
 

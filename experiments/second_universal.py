@@ -1,0 +1,62 @@
+"""`universal-2`, the default: a law for the size of a step, and a decay that reads the loss. Nothing in it is a network.
+
+The law r = 0.13 (T / 500)^-0.1 (n / 10,000)^-0.19 max(1, L / 4)^-1.2 was fitted by regret to results/table/short.npz and long.npz,
+bound to give 0.025 to 0.045 on five networks that are 100 to 1,000 times larger than any in the table: there, sizes near 0.03 were at
+least as good as the best of three tuned decays (ResNet-18 at 10 and 30 epochs, MobileNetV2, an LSTM and a transformer on Penn
+Treebank). The bound costs 0.002 of mean gap. Powers of the loss and the share for trained networks: results/table/powers.npz and
+tuning.npz.
+"""
+
+from pathlib import Path
+
+from experiments import results
+from mlrsnet import Card, DecayNet, Gamma, Schedule
+from mlrsnet._files import names
+from mlrsnet.lab.table.columns import READING
+from mlrsnet.lab.table.file import Table, merged
+from mlrsnet.lab.table.law import features, responses
+
+NAME = "universal-2"
+GAMMA = Gamma("measured", value=0.13, horizon_power=-0.1, size_power=-0.19, depth_power=-1.2, caution=0.1)
+TABLES = ("short", "long")
+
+
+def table() -> Table:
+    """The table that the law was fitted to."""
+    return merged([Table.load(results.RESULTS / "table" / f"{name}.npz") for name in TABLES])
+
+
+def mean_gap() -> float:
+    """The law's own, on the table that it was fitted to."""
+    rows = table()
+    x = features(rows, ("horizon", "parameters", "depth"))
+    theta = x.new_tensor([GAMMA.value, 1.0, 1.0, 1.0]).log()
+    theta[1:] = x.new_tensor([GAMMA.horizon_power, GAMMA.size_power, GAMMA.depth_power])
+    return float(responses(rows)[("weighted", *READING)].at(x @ theta).mean())
+
+
+def schedule() -> Schedule:
+    """The default schedule."""
+    rows = table()
+    card = Card(
+        name=NAME,
+        description=(
+            "Steps relative to the weights, as long as a law says, in a linear decay with a warm-up. They become shorter as the loss "
+            "falls, and when it rises again."
+        ),
+        learned_on=f"{len(rows)} small trainings under {len(rows.columns)} step sizes each (results/table)",
+        optimizer="SGD, SGD with momentum, Adam, AdamW",
+        gamma=GAMMA,
+        results={"mean log gap to the best absolute decay of each training, on the table": round(mean_gap(), 3)},
+        versions={"torch": "2.11"},
+    )
+    return Schedule(DecayNet(*READING), card)
+
+
+def write(path: Path | None = None) -> None:
+    """Write the shipped file."""
+    schedule().save(path or names.SHIPPED / f"{NAME}{names.SUFFIX}")
+
+
+if __name__ == "__main__":
+    write()

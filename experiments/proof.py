@@ -139,6 +139,27 @@ def table(folder: str = FOLDER) -> list[str]:
     ]
 
 
+def readme(folder: str = FOLDER) -> list[str]:
+    """The default beside a cosine at its usual LR, version 1 and two rivals."""
+    found = {one.title: made[1] for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
+    heads = {
+        "Universal 2": "default",
+        USUAL: "cosine, usual LR",
+        "Universal": "version 1",
+        "Schedule-Free": "",
+        "Prodigy": "",
+    }
+    shown = {head: name or head for head, name in heads.items() if any(head in row for row in found.values())}
+    lines = [
+        [task, *(f"{row[head].value:.2f}" if head in row else "" for head in shown)] for task, row in found.items()
+    ]
+    means = [geometric_mean([row[head].value for row in found.values() if head in row]) for head in shown]
+    return [
+        *markdown.table(["error / best-tuned decay's", *shown.values()], lines),
+        markdown.line(["**geometric mean**", *(f"**{one:.2f}**" for one in means)]),
+    ]
+
+
 def seconds(folder: str = FOLDER) -> list[str]:
     """How long a training took, the median over rows and seeds."""
     lines = []

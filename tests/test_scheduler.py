@@ -95,11 +95,11 @@ def test_extend_moves_the_phases_from_then_on(kind):
 
 
 @pytest.mark.parametrize("times", [2, 10])
-def test_a_prolonged_default_goes_on_alike_on_host_and_device(times):
+def test_a_prolonged_schedule_goes_on_alike_on_host_and_device(times):
     losses = [2.3 * 0.99**step for step in range(80)]
     found = []
     for new_lr in (lambda: 0.1, lambda: torch.tensor(0.1)):
-        lr = LearnedLR(sgd(new_lr()), total_steps=100)
+        lr = LearnedLR(sgd(new_lr()), "universal", total_steps=100)
         lrs_for(lr, losses)
         lr.extend(times * 100)
         found.append([float(used) for used in lrs_for(lr, losses)])
@@ -246,9 +246,9 @@ def test_a_bad_argument_is_named(paper, kind, options, error, message):
         LearnedLR(arguments.pop("optimizer"), arguments.pop("schedule"), **arguments)
 
 
-def test_the_default_schedule_is_universal():
+def test_the_default_schedule_needs_nothing_else():
     lr = LearnedLR(sgd(), total_steps=9)  # nothing else
-    assert lr.schedule.card.name == "universal"
+    assert lr.schedule.card.name == "universal-2"
     for loss in (2.0, 1.5, 1.0):
         lr.step(loss)
         assert 0 < lr.get_last_lr()[0] < 20

@@ -24,6 +24,9 @@ from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card, facts, result_lines
 from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
 
+DEFAULT = "universal-2"
+"""The name of the schedule that is used where none is given."""
+
 
 class Schedule:
     """Networks for the phases of a training, and a card that says how to use them.

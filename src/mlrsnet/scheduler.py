@@ -21,7 +21,7 @@ from mlrsnet._engine.losses import is_captured
 from mlrsnet._engine.problems import no_range
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.replay import replay
-from mlrsnet.schedule import Schedule
+from mlrsnet.schedule import DEFAULT, Schedule
 
 
 class LearnedLR(LRScheduler):
@@ -65,7 +65,7 @@ class LearnedLR(LRScheduler):
     def __init__(
         self,
         optimizer: Optimizer,
-        schedule: str | os.PathLike[str] | Schedule = "universal",
+        schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         *,
         total_steps: int,
         num_classes: int | None = None,

@@ -35,12 +35,12 @@ def check(optimizer: Optimizer) -> None:
     if any(_is_sharded(parameter) for group in optimizer.param_groups for parameter in group["params"]):
         raise ValueError(
             "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: use a "
-            "schedule whose range is not relative, such as 'universal'"
+            "schedule whose range is not relative, such as 'universal-2'"
         )
     if type(optimizer) not in (SGD, Adam, AdamW):  # a subclass may step another way
         raise ValueError(
             f"optimizer must be torch's SGD, Adam or AdamW for a schedule with a relative range, got {type(optimizer).__name__}: "
-            "use one of them, or a schedule whose range is not relative, such as 'universal'"
+            "use one of them, or a schedule whose range is not relative, such as 'universal-2'"
         )
 
 
@@ -67,7 +67,7 @@ def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -
         )
         raise ValueError(
             f"a schedule with a relative range needs gradients as the optimizer uses them, and {where} {wrong}, or use a "
-            "schedule whose range is not relative, such as 'universal'"
+            "schedule whose range is not relative, such as 'universal-2'"
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet._engine import relative
-from mlrsnet.schedule import Schedule
+from mlrsnet.schedule import DEFAULT, Schedule
 from mlrsnet.scheduler import LearnedLR
 
 try:
@@ -61,7 +61,7 @@ class AcceleratedLR(LearnedLR):
         self,
         accelerator: Accelerator,
         optimizer: Optimizer,
-        schedule: str | os.PathLike[str] | Schedule = "universal",
+        schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         *,
         total_steps: int,
         **options: Any,

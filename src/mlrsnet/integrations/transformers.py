@@ -19,7 +19,7 @@ from mlrsnet import _check
 from mlrsnet._engine import relative
 from mlrsnet._engine.groups import owner
 from mlrsnet.integrations._rehearsal import check_arguments
-from mlrsnet.schedule import Schedule
+from mlrsnet.schedule import DEFAULT, Schedule
 from mlrsnet.scheduler import LearnedLR
 
 try:
@@ -31,7 +31,7 @@ except ImportError as error:
 
 __all__ = ["LearnedLRCallback"]
 
-DEFAULTS = {"schedule": "universal", "total_steps": None, "num_classes": None}
+DEFAULTS = {"schedule": DEFAULT, "total_steps": None, "num_classes": None}
 
 
 class LearnedLRCallback(TrainerCallback):
@@ -49,7 +49,7 @@ class LearnedLRCallback(TrainerCallback):
 
     def __init__(
         self,
-        schedule: str | os.PathLike[str] | Schedule = "universal",
+        schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         total_steps: int | None = None,
         num_classes: int | None = None,
         **options: Any,

@@ -7,7 +7,7 @@ from torch.optim import Optimizer
 
 from mlrsnet.integrations._rehearsal import check_arguments
 from mlrsnet.integrations.lightning.resumable import Resumable
-from mlrsnet.schedule import Schedule
+from mlrsnet.schedule import DEFAULT, Schedule
 from mlrsnet.scheduler import LearnedLR
 
 
@@ -23,7 +23,7 @@ class LearnedLRCallback(Resumable):
 
     def __init__(
         self,
-        schedule: str | os.PathLike[str] | Schedule = "universal",
+        schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         total_steps: int | None = None,
         num_classes: int | None = None,
         **options: Any,

@@ -1,0 +1,121 @@
+"""Laws for the size of a step on the table of trainings: what each costs on families that it was not fitted on.
+
+python -m experiments.laws        measures them anew, in minutes, and writes results/table/laws.json
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from experiments import markdown, results, second_universal
+from mlrsnet.lab.table.columns import READING
+from mlrsnet.lab.table.compare import LAWS
+from mlrsnet.lab.table.file import Table
+from mlrsnet.lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
+
+RECORD = results.RESULTS / "table" / "laws.json"
+READS, PLAIN, ABSOLUTE = ("weighted", *READING), ("weighted", 0.0, 0.0), ("absolute", 0.0, 0.0)
+NAMES = {
+    READS: "relative steps that read the loss",
+    PLAIN: "relative steps, linear decay",
+    ABSOLUTE: "absolute LR, linear decay",
+}
+WORDS = {
+    "horizon": "steps",
+    "parameters": "size",
+    "depth": "depth without normalisation",
+    "trained": "trained",
+    "epochs": "epochs",
+}
+
+
+def measure() -> list[dict[str, Any]]:
+    """Mean, median and worst gap of every law; on the families left out, except for the shipped law."""
+    rows = second_universal.table()
+    families = [kind["family"] for kind in rows.kinds]
+    found = []
+    for key, response in ((key, responses(rows)[key]) for key in NAMES):
+        for knows in LAWS if key != ABSOLUTE else LAWS[:2]:
+            x = features(rows, knows)
+            theta = fit(x, response).tolist()
+            found.append(_line(NAMES[key], knows, cross_validated(x, response, families), theta))
+    x = features(rows, LAWS[-1])
+    reading = responses(rows)[READS]
+    found.append(_line("a small network on all of this", (), network_cross_validated(x, reading, families)))
+    found.append(_line("the best size of each training (oracle)", (), reading.gaps.min(dim=1).values))
+    found.append(_line("the shipped law, which has seen all families", (), second_universal.shipped_gaps()))
+    return [{"rows": len(rows), **one} for one in found]
+
+
+def _line(name: str, knows: Any, gap: Any, theta: list[float] | None = None) -> dict[str, Any]:
+    numbers = {"mean": float(gap.mean()), "median": float(gap.median()), "worst": float(gap.max())}
+    return {"name": name, "knows": list(knows), **numbers, "theta": theta}
+
+
+def table() -> list[str]:
+    """The comparison, from its record."""
+    found = json.loads(RECORD.read_text())
+    lines = [
+        [
+            one["name"],
+            ", ".join(WORDS[name] for name in one["knows"]) or ("one number" if one["theta"] else ""),
+            *(f"{one[key]:.3f}" for key in ("mean", "median", "worst")),
+        ]
+        for one in found
+    ]
+    heads = ["", "the law knows", "mean gap", "median", "worst"]
+    return [
+        *markdown.table(heads, lines),
+        "",
+        f"{found[0]['rows']} trainings; gap = log((f + 0.05) / (best + 0.05)), best: of eight absolute decays on it.",
+    ]
+
+
+def structures() -> list[str]:
+    """Ways to put the matrices of a network together, at the best single size of each."""
+    rows = Table.load(results.RESULTS / "table" / "structures.npz")
+    lines = []
+    for (structure, _, _), response in responses(rows).items():
+        mean = response.gaps.mean(0)
+        best = int(mean.argmin())
+        size = float(response.log_sizes[best].exp())
+        lines.append([structure, f"{size:g}", f"{float(mean[best]):.3f}", f"{float(response.gaps[:, best].max()):.2f}"])
+    return markdown.table(["structure", "best single size", "mean gap", "worst"], lines)
+
+
+def reading() -> list[str]:
+    """Powers of the fall and the rise of the loss, at the best single size of each."""
+    rows = Table.load(results.RESULTS / "table" / "powers.npz")
+    lines = []
+    for (structure, fall, rise), response in responses(rows).items():
+        if structure == "each":
+            mean = response.gaps.mean(0)
+            best = int(mean.argmin())
+            worst = float(response.gaps[:, best].max())
+            lines.append([f"{fall:g}", f"{rise:g}", f"{float(mean[best]):.3f}", f"{worst:.2f}"])
+    return markdown.table(["power of the fall", "power of the rise", "mean gap", "worst"], lines)
+
+
+def tuning() -> list[str]:
+    """Fine-tuning: the median over trainings of the log gap to the best decay, with and without waiting."""
+    rows = Table.load(results.RESULTS / "table" / "tuning.npz")
+    found = gaps(rows)
+    lines = []
+    for wait in (1.0, 0.1, 0.03):
+        cells = []
+        for shift in ("same", "inverted", "classes"):
+            own = [place for place, kind in enumerate(rows.kinds) if kind["start"]["shift"] == shift]
+            column = rows.columns.index(f"each|0.16|0.25|3|{wait:g}")
+            cells.append(f"{np.mean(found[own, column]):.3f} ({len(own)})")
+        lines.append(["all" if wait == 1 else f"{wait:g}", *cells])
+    return markdown.table(["share of the LR at the start", "same data", "inverted pictures", "other classes"], lines)
+
+
+def main() -> None:
+    """Measure and write."""
+    RECORD.write_text(json.dumps(measure(), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,8 @@ from mlrsnet.lab.table.law import features, responses
 NAME = "universal-2"
 GAMMA = Gamma("measured", value=0.13, horizon_power=-0.1, size_power=-0.19, depth_power=-1.2, caution=0.1)
 TABLES = ("short", "long")
+KNOWS = ("horizon", "parameters", "depth")
+"""What the law knows, beside a constant."""
 
 
 def table() -> Table:
@@ -31,7 +33,7 @@ def table() -> Table:
 def shipped_gaps() -> Tensor:
     """(rows,) of the law, on the table that it was fitted to."""
     rows = table()
-    x = features(rows, ("horizon", "parameters", "depth"))
+    x = features(rows, KNOWS)
     theta = x.new_tensor([GAMMA.value, 1.0, 1.0, 1.0]).log()
     theta[1:] = x.new_tensor([GAMMA.horizon_power, GAMMA.size_power, GAMMA.depth_power])
     return responses(rows)[("weighted", *READING)].at(x @ theta)

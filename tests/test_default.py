@@ -1,0 +1,166 @@
+"""The default schedule, as someone meets it who passes nothing but an optimizer and a number of steps."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from mlrsnet import LearnedLR
+from mlrsnet.card import Card
+from mlrsnet.gamma import Gamma
+from mlrsnet.nets import predict
+from mlrsnet.schedule import DEFAULT, Schedule
+
+STEPS = 40
+
+
+def network(norm=True, depth=2, width=16, seed=0):
+    torch.manual_seed(seed)
+    layers = [nn.Linear(8, width)]
+    for _ in range(depth):
+        layers += [nn.LayerNorm(width)] * norm + [nn.Tanh(), nn.Linear(width, width)]
+    return nn.Sequential(*layers, nn.Tanh(), nn.Linear(width, 3)).double()
+
+
+def batches(count=STEPS):
+    random = torch.Generator().manual_seed(1)
+    inputs = torch.randn(count, 32, 8, generator=random, dtype=torch.float64)
+    return [(x, (x[:, :3] * torch.tensor([1.0, 2.0, 3.0])).argmax(1)) for x in inputs]
+
+
+def train(model, optimizer, lr, loss_of=None, data=None):
+    """The LRs of the first group."""
+    found = []
+    for x, y in data or batches():
+        loss = (loss_of or cross_entropy)(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        lr.step(loss)
+        optimizer.step()
+        found.append(float(lr.get_last_lr()[0]))
+    return found
+
+
+def lrs(model, make=torch.optim.AdamW, loss_of=None, **options):
+    optimizer = make(model.parameters(), **options)
+    return train(model, optimizer, LearnedLR(optimizer, total_steps=STEPS), loss_of)
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])
+def test_the_lr_of_the_optimizer_is_ignored(make):
+    assert lrs(network(), make, lr=1e-5) == pytest.approx(lrs(network(), make, lr=10.0), rel=1e-7)
+
+
+def test_a_loss_that_is_a_thousand_times_larger_trains_alike():
+    """Plain SGD then takes a thousandth of the LR. Only the first step, before any was measured, differs a little."""
+    plain = lrs(network(), torch.optim.SGD, lr=0.1)
+    scaled = lrs(network(), torch.optim.SGD, lambda z, y: 1000 * cross_entropy(z, y), lr=0.1)
+    assert [1000 * used for used in scaled[1:9]] == pytest.approx(plain[1:9], rel=0.1)
+
+
+@pytest.mark.parametrize("shift", [-10.0, -1.1, 0.0])
+def test_a_loss_that_is_not_positive_still_trains(shift):
+    """As in reinforcement learning, or a Gaussian likelihood."""
+    model = network()
+    used = lrs(model, torch.optim.SGD, lambda z, y: cross_entropy(z, y) + shift, lr=0.1)
+    assert all(0 < one < math.inf for one in used)
+    x, y = batches()[-1]
+    assert cross_entropy(model(x), y) < 0.6 * math.log(3)
+
+
+def test_regression_with_large_targets_learns():
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)).double()
+    optimizer = torch.optim.Adam(model.parameters())
+    lr = LearnedLR(optimizer, total_steps=400)
+    data = [(x, 100 * x[:, :1]) for x, _ in batches(400)]
+    train(model, optimizer, lr, mse_loss, data)
+    x, y = data[-1]
+    assert mse_loss(model(x), y) < 0.2 * y.var()
+
+
+def test_the_order_of_the_groups_does_not_matter():
+    found = {}
+    for order in (0, 1):
+        model = network()
+        groups = [{"params": model[0].parameters(), "lr": 1e-5}, {"params": model[1:].parameters(), "lr": 1e-3}]
+        optimizer = torch.optim.AdamW(groups[::-1] if order else groups)
+        lr = LearnedLR(optimizer, total_steps=STEPS)
+        train(model, optimizer, lr)
+        found[order] = lr.get_last_lr()[:: -1 if order else 1]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert found[0][1] / found[0][0] == pytest.approx(100)
+
+
+def test_a_trained_network_begins_with_short_steps_and_a_fresh_one_does_not():
+    fresh = network()
+    trained = copy.deepcopy(fresh)
+    with torch.no_grad():
+        for layer in trained:
+            if isinstance(layer, nn.LayerNorm):
+                layer.weight.uniform_(0.6, 1.4)
+    ratio = lrs(trained)[1] / lrs(fresh)[1]
+    assert ratio == pytest.approx(0.1, rel=0.2)
+
+
+def test_the_steps_of_a_trained_network_grow_when_its_loss_falls():
+    net = Schedule.load(DEFAULT).net
+    for last, expected in ((1.0, 0.1), (0.1, 0.8)):
+        factors = []
+        for state in (net.initial_state(), net.careful(net.initial_state(), 0.1)):
+            for step in range(80):
+                loss = torch.tensor(1.0 if step < 20 else last)
+                factor, state = predict(net, loss, torch.tensor(step / 100), state)
+            factors.append(factor.item())
+        assert factors[1] / factors[0] == pytest.approx(expected, rel=0.15)
+
+
+def test_deep_networks_without_normalisation_take_shorter_steps():
+    def relative(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return LearnedLR(optimizer, total_steps=STEPS).engine.backend.optimizer_scale
+
+    assert relative(network(norm=False, depth=10)) < 0.5 * relative(network(norm=True, depth=10))
+    assert relative(network(width=64)) < relative(network(width=16))
+
+
+def test_a_resumed_run_keeps_what_its_weights_told_before_the_first_step():
+    """Its weights look trained by then."""
+    data = batches()
+    whole, stopped = network(), network()
+    expected = lrs(whole)
+    optimizer = torch.optim.AdamW(stopped.parameters())
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    first = train(stopped, optimizer, lr, data=data[:25])
+    again = torch.optim.AdamW(stopped.parameters())
+    again.load_state_dict(optimizer.state_dict())
+    resumed = LearnedLR(again, total_steps=STEPS)
+    resumed.load_state_dict(copy.deepcopy(lr.state_dict()))
+    assert first + train(stopped, again, resumed, data=data[25:]) == expected
+
+
+def test_a_longer_training_takes_shorter_steps():
+    gamma = Schedule.load(DEFAULT).card.gamma
+    assert gamma.law(50_000, 10_000, 1) < gamma.law(500, 10_000, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"caution": 0.0}, r"gamma caution must be in \(0, 1\]"),
+        ({"caution": 1.5}, r"gamma caution must be in \(0, 1\]"),
+        ({"horizon_power": math.nan}, "gamma horizon_power must be"),
+    ],
+)
+def test_a_law_that_makes_no_sense_is_told(options, told):
+    with pytest.raises(ValueError, match=told):
+        Gamma("measured", value=0.1, **options)
+
+
+def test_only_a_measured_range_has_a_law():
+    with pytest.raises(ValueError, match="belong to the policy 'measured', got them with 'fixed'"):
+        Gamma("fixed", value=1.0, size_power=-0.2)
+    assert "size_power" not in Card(gamma=Gamma("fixed", value=1.0)).to_dict()["gamma"]
+    assert Card.from_dict(Card(gamma=Gamma("measured", value=0.1, size_power=-0.2)).to_dict()).gamma.size_power == -0.2

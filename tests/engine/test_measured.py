@@ -788,3 +788,23 @@ def test_a_population_takes_the_steps_of_the_schedule_it_learns(optimizer):
         own.step()
         losses.append(loss.item())
     assert trained.losses[0].tolist() == pytest.approx(losses, rel=1e-6)
+
+
+def test_a_long_run_measures_one_step_in_four_and_resumes_alike():
+    """The mean looks back over a tenth of the training, so fewer steps tell as much."""
+    data = batches(140)
+
+    def begin(network):
+        optimizer = SGD(network.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+        return network, optimizer, LearnedLR(optimizer, measured_schedule(), total_steps=140)
+
+    whole = train(*begin(model()), data)
+    network, optimizer, lr = begin(model())
+    first = train(network, optimizer, lr, data[:101])
+    assert lr.engine.meter.steps == 101
+    again = SGD(network.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    again.load_state_dict(optimizer.state_dict())
+    resumed = LearnedLR(again, measured_schedule(), total_steps=140)
+    resumed.load_state_dict(copy.deepcopy(lr.state_dict()))
+    assert first + train(network, again, resumed, data[101:]) == whole
+    assert len(set(whole[64:])) == pytest.approx(len(whole[64:]) / 4, abs=2)

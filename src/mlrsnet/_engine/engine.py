@@ -133,12 +133,13 @@ class Engine:
         total_steps: int,
         mean: tuple[float, float] = (0.0, 0.0),
         known: tuple[int, int] = (1, 1),
+        measured_steps: int = 0,
         shrink: Tensor | None = None,
     ) -> None:
         """Continue from a snapshot, without repeating its warnings.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
-        `shrink`: of `Meter.counted`.
+        `measured_steps`: those of the meter; `shrink`: of `Meter.counted`.
         """
         self.steps, (self.depth, self.parameters) = steps, known
         self.extend(total_steps)
@@ -149,7 +150,7 @@ class Engine:
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
-            self.meter.restore(mean, torch.ones(0) if shrink is None else shrink)
+            self.meter.restore(mean, measured_steps, torch.ones(0) if shrink is None else shrink)
 
     def _look_at_weights(self) -> None:
         """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""

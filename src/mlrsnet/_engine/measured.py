@@ -58,13 +58,26 @@ def count(shape: Sequence[int]) -> float:
     return math.sqrt(min(1.0, columns / max(1, shape[0] if len(shape) else 1)))
 
 
-def fresh_part(total_steps: int) -> float:
-    """1 - keep, with keep = exp(-1 / (0.1 T)): what a new step counts in the mean.
+def fresh_part(total_steps: int, steps: int = 1) -> float:
+    """1 - keep, with keep = exp(-1 / (0.1 T)): what a new step counts in the mean; or one that stands for several.
 
     >>> round(fresh_part(1000), 6)
     0.00995
     """
-    return -math.expm1(-1 / (WINDOW * total_steps))
+    return -math.expm1(-steps / (WINDOW * total_steps))
+
+
+ALWAYS, EVERY = 64, 4
+"""With a float LR, the first steps are all measured, then one in four: a mean over a tenth of the training needs no more."""
+
+
+def is_due(step: int) -> bool:
+    """Whether a step, counted from 1, is measured with a float LR.
+
+    >>> [step for step in range(60, 80) if is_due(step)]
+    [60, 61, 62, 63, 64, 68, 72, 76]
+    """
+    return step <= ALWAYS or step % EVERY == 0
 
 
 def first_ratio(lengths: Tensor, gradients: Tensor, root_size: float) -> Tensor:
@@ -99,12 +112,13 @@ class HostMean:
         self.sum = self.weight = 0.0
         self.extend(total_steps)
 
-    def add(self, x: float) -> bool:
-        """Count a step. One that moved nothing or is not finite changes nothing; says whether it counted."""
+    def add(self, x: float, steps: int = 1) -> bool:
+        """Count a step, or several. One that moved nothing or is not finite changes nothing; says whether it counted."""
         if not 0 < x < math.inf:
             return False
-        self.sum += self.fresh * (x - self.sum)
-        self.weight += self.fresh * (1 - self.weight)
+        fresh = self.fresh if steps == 1 else fresh_part(self.total_steps, steps)
+        self.sum += fresh * (x - self.sum)
+        self.weight += fresh * (1 - self.weight)
         return True
 
     @property
@@ -114,7 +128,7 @@ class HostMean:
 
     def extend(self, total_steps: int) -> None:
         """Set the window for a training of this many steps."""
-        self.fresh = fresh_part(total_steps)
+        self.total_steps, self.fresh = total_steps, fresh_part(total_steps)
 
     def rescale(self, factor: float) -> None:
         """Multiply the mean."""

@@ -33,7 +33,7 @@ class Meter:
 
     counted: Counted
     _buffers: Buffers
-    _waiting: list[tuple[Tensor, list[float], Counted]]
+    _waiting: list[tuple[Tensor, list[float], Counted, int]]
     _open: Open | None
     _depth: int
     _losses_in_step: int
@@ -43,6 +43,7 @@ class Meter:
         self.backend = backend
         self.mean = HostMean(total_steps) if backend.on_host else DeviceMean(total_steps, backend.ratio.device)
         self.has_begun = self.has_stepped = False
+        self.steps = 0
         self._groups: list[dict[str, Any]] = []
         self._shares: list[float] = []
         self._retired: list[Counted] = []
@@ -89,8 +90,11 @@ class Meter:
     def enter(self, optimizer: Optimizer, with_closure: bool) -> None:
         """A step begins."""
         self._depth += 1
-        if self._depth == 1:  # more: a subclass's step that calls its parent's
-            self._losses_in_step = 0
+        if self._depth > 1:  # a subclass's step that calls its parent's
+            return
+        self._losses_in_step = 0
+        self.steps += 1
+        if not self.backend.on_host or measured.is_due(self.steps):
             self._open = open_step(optimizer, self.counted, with_closure, self._buffers)
 
     @torch.no_grad()
@@ -121,8 +125,9 @@ class Meter:
         self._read()
         return self.mean.numbers()
 
-    def restore(self, numbers: tuple[float, float], shrink: Tensor) -> None:
-        """Continue from `numbers`, from `counted.shrink` and from the backend's ratio."""
+    def restore(self, numbers: tuple[float, float], steps: int, shrink: Tensor) -> None:
+        """Continue from `numbers`, `steps`, `counted.shrink` and from the backend's ratio."""
+        self.steps = steps
         self.counted.set_shrink(shrink)
         self._waiting, self._open, self._depth = [], None, 0
         self.mean.restore(numbers)
@@ -135,7 +140,7 @@ class Meter:
     def __getstate__(self) -> dict[str, Any]:
         """Without copies of the weights."""
         self._read()
-        kept = ("backend", "mean", "has_begun", "has_stepped", "_groups", "_shares")
+        kept = ("backend", "mean", "steps", "has_begun", "has_stepped", "_groups", "_shares")
         return {name: getattr(self, name) for name in kept} | {"_shrink": self.counted.shrink.clone()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -156,7 +161,8 @@ class Meter:
         lrs = [float(lr) for lr in counted.lrs()]
         if all(lrs):
             factors = [s if at_one else s / lr for s, lr in zip(counted.shares, lrs, strict=True)]
-            self._waiting.append((rows, factors, counted))
+            stands_for = measured.EVERY if self.steps > measured.ALWAYS else 1
+            self._waiting.append((rows, factors, counted, stands_for))
         if rows.device.type == "cpu" or len(self._waiting) > MOST_WAITING:
             self._read()
 
@@ -165,9 +171,9 @@ class Meter:
         if not isinstance(self.mean, HostMean):
             return
         waiting, self._waiting = self._waiting, []
-        for rows, factors, counted in waiting:
+        for rows, factors, counted, steps in waiting:
             x = _part_on_host(rows, factors, counted)
-            if not self.mean.add(x) and x == 0 and not self.mean.weight and counted.is_low_precision:
+            if not self.mean.add(x, steps) and x == 0 and not self.mean.weight and counted.is_low_precision:
                 self.backend.ratio *= 2
         if self.mean.weight:
             self.backend.ratio = self.mean.ratio

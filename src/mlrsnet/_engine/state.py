@@ -15,7 +15,7 @@ from mlrsnet.schedule import Schedule
 VERSION = 1
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
-MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "shrink")
+MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "measured_steps", "shrink")
 """Of schedules with a measured range only, so that states of the others are those of version 0.1."""
 
 
@@ -52,13 +52,14 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
                 f"construct LearnedLR with the saved run's {name} to continue as it would have"
             )
     engine.losses.pending = state["pending"].tolist()
-    total, weight, depth, parameters, shrink = (state.get(name, 1) for name in MEASURED_KEYS)
+    total, weight, depth, parameters, steps, shrink = (state.get(name, 1) for name in MEASURED_KEYS)
     engine.restore(
         state,  # type: ignore[arg-type]
         state["last_epoch"],
         state["total_steps"],
         (total, weight),
         (depth, parameters),
+        steps,
         shrink if isinstance(shrink, torch.Tensor) else None,
     )
 
@@ -68,7 +69,8 @@ def _measured(engine: Engine) -> dict[str, Any]:
     if engine.meter is None:
         return {}
     numbers, shrink = engine.meter.numbers(), engine.meter.counted.shrink.cpu().clone()
-    return dict(zip(MEASURED_KEYS, (*numbers, engine.depth, engine.parameters, shrink), strict=True))
+    known = (engine.depth, engine.parameters, engine.meter.steps)
+    return dict(zip(MEASURED_KEYS, (*numbers, *known, shrink), strict=True))
 
 
 def schedule_number(schedule: Schedule) -> int:

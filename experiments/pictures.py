@@ -7,6 +7,7 @@ from experiments import (
     default_on_eight_tasks,
     lstm_or_mlp,
     pace_of_algorithm_1,
+    proof,
     resnet18_grid,
     table1,
     transfers,
@@ -17,6 +18,7 @@ from experiments.results import ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
+    "proof.png": proof.draw,
     "lr_curves.png": resnet18_grid.draw,
     "universal.png": default_on_eight_tasks.draw,
     "universal_map.png": what_schedules_read.draw,

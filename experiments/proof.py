@@ -15,9 +15,10 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import geometric_mean, mean, median, stdev
 
-from experiments import markdown, results
+from experiments import drawing, markdown, results
 from mlrsnet.lab.recipes.proof import KINDS, TIMES
 from mlrsnet.lab.records import DIVERGED, Record
 from mlrsnet.lab.report.tables import Row
@@ -26,6 +27,15 @@ FOLDER = "proof_short"
 DECAYS = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in TIMES]
 EDGES = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in (TIMES[0], TIMES[-1])]
 USUAL, NOTHING = "Cosine 1x", "doing nothing"
+RIGHT = 1.6
+MARKS = (
+    ("o", "tab:blue", 60),
+    ("|", "black", 90),
+    ("x", "tab:red", 30),
+    ("^", "tab:green", 24),
+    ("s", "tab:orange", 20),
+)
+"""Of `HEADS` in the picture: form, colour, size."""
 ASTRAY = " †"
 
 
@@ -139,17 +149,20 @@ def table(folder: str = FOLDER) -> list[str]:
     ]
 
 
+HEADS = {
+    "Universal 2": "default",
+    USUAL: "cosine, usual LR",
+    "Universal": "version 1",
+    "Schedule-Free": "Schedule-Free",
+    "Prodigy": "Prodigy",
+}
+"""What README shows, and its names there."""
+
+
 def readme(folder: str = FOLDER) -> list[str]:
     """The default beside a cosine at its usual LR, version 1 and two rivals."""
-    found = {one.title: made[1] for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
-    heads = {
-        "Universal 2": "default",
-        USUAL: "cosine, usual LR",
-        "Universal": "version 1",
-        "Schedule-Free": "",
-        "Prodigy": "",
-    }
-    shown = {head: name or head for head, name in heads.items() if any(head in row for row in found.values())}
+    found = _by_task(folder)
+    shown = {head: name for head, name in HEADS.items() if any(head in row for row in found.values())}
     lines = [
         [task, *(f"{row[head].value:.2f}" if head in row else "" for head in shown)] for task, row in found.items()
     ]
@@ -158,6 +171,32 @@ def readme(folder: str = FOLDER) -> list[str]:
         *markdown.table(["error / best-tuned decay's", *shown.values()], lines),
         markdown.line(["**geometric mean**", *(f"**{one:.2f}**" for one in means)]),
     ]
+
+
+def draw(out: Path) -> None:
+    """A line per task, a mark per schedule, against the best-tuned decay."""
+    found = _by_task(FOLDER)
+    tasks = sorted(found, key=lambda task: found[task]["Universal 2"].value if "Universal 2" in found[task] else 1)
+    figure, axes = drawing.new(1, 1, (8.0, 0.3 * len(tasks) + 1.4))
+    for (head, name), (mark, colour, size) in zip(HEADS.items(), MARKS, strict=True):
+        places = [(found[task][head].value, y) for y, task in enumerate(tasks) if head in found[task]]
+        if places:
+            x, y = zip(*places, strict=True)
+            axes.scatter([min(one, RIGHT) for one in x], y, s=size, marker=mark, color=colour, label=name, zorder=3)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_xscale("log")
+    ticks = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, RIGHT)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(tasks)), tasks, fontsize=8)
+    axes.set_xlabel(f"error / error of the best-tuned decay (left is better; beyond {RIGHT:g}: drawn there)")
+    drawing.plain(axes)
+    axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=len(HEADS), frameon=False)
+    drawing.save(figure, out)
+
+
+def _by_task(folder: str) -> dict[str, dict[str, Ratio]]:
+    return {one.title: made[1] for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
 
 
 def seconds(folder: str = FOLDER) -> list[str]:

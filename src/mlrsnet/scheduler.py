@@ -33,6 +33,8 @@ class LearnedLR(LRScheduler):
     Call `step(loss)` between `loss.backward()` and `optimizer.step()`. With float LRs the work is done on the host. With
     tensor LRs it is done on their device and nothing is read back, so a whole training step fits into a CUDA graph.
 
+    `anneal(steps)` ends the training earlier or later than planned, at a small LR.
+
     Args:
         optimizer: any torch optimizer, or a wrapper that shares its groups. The range is carried over from SGD to momentum
             and Adam by `mlrsnet.gamma.optimizer_scale`. A schedule with a relative range needs torch's SGD, Adam or AdamW,
@@ -98,8 +100,13 @@ class LearnedLR(LRScheduler):
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole training."""
+        """Optimizer steps of the whole training; after `anneal`, those until its end."""
         return self.engine.total_steps
+
+    @property
+    def is_annealing(self) -> bool:
+        """Whether `anneal` has set the end of the training."""
+        return self.engine.is_annealing
 
     @property
     def last_epoch(self) -> int:  # type: ignore[override]
@@ -164,8 +171,38 @@ class LearnedLR(LRScheduler):
         self.engine.optimizer_steps.trust()
 
     def extend(self, total_steps: int) -> None:
-        """Extend the training to `total_steps` in all. Progress and phases follow from the next step on."""
+        """Extend the training to `total_steps` in all. Progress and phases follow from the next step on.
+
+        Raises:
+            RuntimeError: `anneal` has set another end.
+        """
+        if self.is_annealing:
+            raise RuntimeError(
+                f"extend(total_steps) must come before anneal(steps), which has set the end at step {self.total_steps}: call "
+                "anneal(steps) again to end later"
+            )
         self.engine.extend(_check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow"))
+
+    def anneal(self, steps: int) -> None:
+        """End the training in `steps` more steps, from where it is: to stop early, or where the end was not known.
+
+        Progress goes on from its value now, in a straight line to 1. So a schedule that anneals to 0 does so in these steps,
+        from its LR now. A second call counts from where it is then. With tensor LRs it waits for the device; a CUDA graph that
+        was captured before follows.
+
+        Args:
+            steps: optimizer steps from now on.
+
+        Raises:
+            ValueError: the schedule has one phase and does not know the progress, so its LRs would not change.
+        """
+        steps = _check.whole_number("steps", steps, hint="optimizer steps from now until the end of the training")
+        if not (self.schedule.num_phases > 1 or _knows_progress(self.schedule)):
+            raise ValueError(
+                f"anneal(steps) needs a schedule that knows the progress, and {self.schedule.card.name!r} reads only the loss, so "
+                "its LRs would not fall: stop the training, or use another schedule, such as 'universal'"
+            )
+        self.engine.anneal(steps)
 
     def get_last_lr(self) -> list[Any]:
         """The LR of each group now, as copies; tensors stay on their device."""
@@ -263,3 +300,8 @@ class LearnedLR(LRScheduler):
                 f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
                 "every optimizer.step(), not once an epoch"
             )
+
+
+def _knows_progress(schedule: Schedule) -> bool:
+    """Whether its LRs depend on how much of the training is over."""
+    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"

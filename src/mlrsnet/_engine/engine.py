@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from mlrsnet import _weights
 from mlrsnet._engine import counted, measured, relative, shards
-from mlrsnet._engine.contract import Backend, Rule, Snapshot
+from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
@@ -19,6 +19,7 @@ from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
+from mlrsnet._features import Horizon
 from mlrsnet.gamma import momentum_scale, optimizer_scale
 
 
@@ -48,7 +49,9 @@ class Engine:
         on_nonfinite: str = "hold",
         process_group: Group = None,
     ) -> None:
-        self.optimizer, self.rule, self.total_steps = optimizer, rule, total_steps
+        self.optimizer, self.rule = optimizer, rule
+        self.horizon, self.planned_steps, self.is_annealing = Horizon(total_steps), total_steps, False
+        self.skipped = 0  # losses that did not count before an annealing began
         self.on_nonfinite, self.steps = on_nonfinite, 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
@@ -84,13 +87,20 @@ class Engine:
         if self.backend.on_host and self.problems.are_new(self.backend.carry.counters):
             self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
 
+    @property
+    def total_steps(self) -> int:
+        """The step at which the training ends."""
+        return int(self.horizon.total_steps)
+
     def extend(self, total_steps: int) -> None:
         """Set the number of steps of the whole training."""
-        self.total_steps = total_steps
-        self.backend.extend(total_steps)
-        if self.meter is not None:
-            self.meter.extend(total_steps)
-        self._set_scale()
+        self._follow(Horizon(total_steps), total_steps)
+
+    def anneal(self, steps: int) -> None:
+        """End the training in `steps` more steps; waits for the device."""
+        status = self.backend.status()
+        self.is_annealing, self.skipped = True, _skipped(status)
+        self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
 
     def check_measured(self, steps: int) -> None:
         """Warn once if the range could not be measured in this many steps; waits for the device."""
@@ -101,10 +111,13 @@ class Engine:
 
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
-        if steps > self.total_steps:
+        if steps - self.skipped > self.total_steps:
             self.problems.warn_once(
                 "end",
-                f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
+                f"step {steps} is past the end that LearnedLR.anneal(steps) set, step {self.total_steps}; the LR stays where it "
+                "ended: stop the training there, or call anneal(steps) again before it"
+                if self.is_annealing
+                else f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
                 "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps)",
             )
 
@@ -130,19 +143,21 @@ class Engine:
         self,
         saved: Snapshot,
         steps: int,
-        total_steps: int,
+        horizon: Horizon,
+        planned_steps: int,
         mean: tuple[float, float] = (0.0, 0.0),
         known: tuple[int, int] = (1, 1),
         shrink: Tensor | None = None,
     ) -> None:
-        """Continue from a snapshot, without repeating its warnings.
+        """Continue from a snapshot, without repeating its warnings. `planned_steps`: for which the range and the windows are.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
         `shrink`: of `Meter.counted`.
         """
         self.steps, (self.depth, self.parameters) = steps, known
-        self.extend(total_steps)
+        self._follow(horizon, planned_steps)
         self.backend.restore(saved)
+        self.skipped = _skipped(saved) if self.is_annealing else 0
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
         self.bind()
@@ -150,6 +165,14 @@ class Engine:
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
             self.meter.restore(mean, torch.ones(0) if shrink is None else shrink)
+
+    def _follow(self, horizon: Horizon, planned_steps: int) -> None:
+        """Set where progress goes, and for how many steps the range and the windows are."""
+        self.horizon, self.planned_steps = horizon, planned_steps
+        self.backend.set_horizon(horizon)
+        if self.meter is not None:
+            self.meter.extend(planned_steps)
+        self._set_scale()
 
     def _look_at_weights(self) -> None:
         """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""
@@ -164,7 +187,7 @@ class Engine:
         """Carry the range over to the optimizer."""
         reference = reference_group(self.optimizer)
         if self.is_measured:
-            law = self.rule.schedule.card.gamma.law(self.total_steps, self.parameters, self.depth)
+            law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
             self.backend.optimizer_scale = law * momentum_scale(reference)
         elif not self.is_relative:
             self.backend.optimizer_scale = optimizer_scale(reference)
@@ -209,3 +232,8 @@ class Engine:
         self.__dict__.update(state)
         self.bind()
         self._listen()
+
+
+def _skipped(status: Status) -> int:
+    """Losses that did not count."""
+    return status["nonfinite"] + status["unusable"]

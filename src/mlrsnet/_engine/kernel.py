@@ -137,13 +137,13 @@ def _step(
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
-    DECAY: tl.constexpr, MEMORY: tl.constexpr,
+    DECAY: tl.constexpr, MEMORY: tl.constexpr, PROGRESS_UNIT: tl.constexpr,
     STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
     if MEMBERS:  # each member has its own loss, state, weights, scale and number of classes
         member = tl.program_id(0)
         loss_pointer += member
-        counts += 6 * member
+        counts += 8 * member
         values += 3 * member
         memory += MEMORY * member
         weights += PHASES * STRIDE * member
@@ -157,12 +157,14 @@ def _step(
     loss = tl.load(loss_pointer).to(tl.float32)
     step, last_phase = tl.load(counts), tl.load(counts + 1)
     nonfinite, unusable, outside = tl.load(counts + 2), tl.load(counts + 3), tl.load(counts + 4)
-    total_steps = tl.load(counts + 5)
+    total_steps, begin, start = tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
     first_loss, last_gamma, last_lr = tl.load(values), tl.load(values + 1), tl.load(values + 2)
 
     finite = tl.abs(loss) < float("inf")  # false for NaN
     initial_loss = tl.where(first_loss == first_loss, first_loss, loss)
-    phase = tl.minimum(PHASES * step // total_steps, PHASES - 1)
+    passed, length = step - begin, total_steps - begin
+    parts = start * length + (PROGRESS_UNIT - start) * passed
+    phase = tl.minimum(PHASES * parts // (PROGRESS_UNIT * length), PHASES - 1)
 
     begins = last_phase < 0
     renews = begins
@@ -185,7 +187,8 @@ def _step(
     taken = finite & usable
 
     scaled = tl.where(taken, loss / divisor, 0.0)
-    progress = tl.minimum(step, total_steps - 1).to(tl.float32) / total_steps.to(tl.float32)
+    share = start.to(tl.float32) / PROGRESS_UNIT
+    progress = share + (1.0 - share) * (tl.minimum(passed, length - 1).to(tl.float32) / length.to(tl.float32))
     clipped = tl.minimum(tl.maximum(scaled, -largest_feature), largest_feature)
 
     averages = memory + 2 * LAYERS * HIDDEN
@@ -304,6 +307,7 @@ class FusedStep:
             "TREND": isinstance(net, TrendNet),
             "DECAY": is_decay,
             "MEMORY": net.initial_state().numel(),
+            "PROGRESS_UNIT": _features.PROGRESS_UNIT,
             "STRIDE": self.weights.shape[1],
             "BLOCK": self.block,
         }
@@ -348,7 +352,7 @@ class FusedStep:
 class FusedMembers:
     """The kernel for a population: networks of one description, one block each. The caller owns the buffers.
 
-    counts (members, 6), values (members, 3), memory (members, layers, 2, hidden): a row per member, laid out as `_step`
+    counts (members, 8), values (members, 3), memory (members, layers, 2, hidden): a row per member, laid out as `_step`
     reads it.
     """
 

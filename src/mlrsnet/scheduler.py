@@ -15,7 +15,7 @@ from mlrsnet import _check
 from mlrsnet._engine import state
 from mlrsnet._engine.contract import Status, make_rule
 from mlrsnet._engine.device import MOST_STEPS
-from mlrsnet._engine.engine import Engine
+from mlrsnet._engine.engine import OPEN_STEPS, Engine
 from mlrsnet._engine.groups import owner
 from mlrsnet._engine.losses import is_captured
 from mlrsnet._engine.problems import no_range
@@ -41,7 +41,8 @@ class LearnedLR(LRScheduler):
             and gradients that are not scaled: call `scaler.unscale_(optimizer)` first. One with a measured range takes any
             optimizer but LBFGS, and any loop.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
-        total_steps: optimizer steps of the whole training.
+        total_steps: optimizer steps of the whole training. None if you do not know: the schedule warms up and goes on at about
+            half its height until `anneal(steps)` ends it. Only for schedules with one phase that know the progress.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         scale: multiplies every LR.
@@ -69,7 +70,7 @@ class LearnedLR(LRScheduler):
         optimizer: Optimizer,
         schedule: str | os.PathLike[str] | Schedule = "universal",
         *,
-        total_steps: int,
+        total_steps: int | None,
         num_classes: int | None = None,
         initial_loss: float | None = None,
         scale: float = 1.0,
@@ -91,7 +92,7 @@ class LearnedLR(LRScheduler):
         self.engine = Engine(  # for this package and its integrations; not part of the stable API
             self.optimizer,
             make_rule(self.schedule, num_classes, scale, min_lr, max_lr),
-            _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training"),
+            _horizon(total_steps, self.schedule),
             initial_loss=initial_loss,
             on_nonfinite=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")),
             process_group=process_group,
@@ -100,8 +101,15 @@ class LearnedLR(LRScheduler):
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole training; after `anneal`, those until its end."""
+        """Optimizer steps of the whole training: as planned, until the end that `anneal` set, or planned for so far if it has
+        no end.
+        """
         return self.engine.total_steps
+
+    @property
+    def has_end(self) -> bool:
+        """False from `total_steps=None` until `anneal` or `extend`."""
+        return not self.engine.is_open
 
     @property
     def is_annealing(self) -> bool:
@@ -173,6 +181,8 @@ class LearnedLR(LRScheduler):
     def extend(self, total_steps: int) -> None:
         """Extend the training to `total_steps` in all. Progress and phases follow from the next step on.
 
+        A training that had no end gets one.
+
         Raises:
             RuntimeError: `anneal` has set another end.
         """
@@ -181,7 +191,10 @@ class LearnedLR(LRScheduler):
                 f"extend(total_steps) must come before anneal(steps), which has set the end at step {self.total_steps}: call "
                 "anneal(steps) again to end later"
             )
-        self.engine.extend(_check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow"))
+        least = self.total_steps if self.has_end else max(1, self.last_epoch)
+        total_steps = _check.whole_number("total_steps", total_steps, least, "a horizon can only grow")
+        self.engine.is_open = False
+        self.engine.extend(total_steps)
 
     def anneal(self, steps: int) -> None:
         """End the training in `steps` more steps, from where it is: to stop early, or where the end was not known.
@@ -231,6 +244,12 @@ class LearnedLR(LRScheduler):
             raise ValueError(no_range(status["unusable"]))
         self.engine.problems.warn_counted(status, self.schedule.card)
         self.engine.check_measured(status["step"])
+        if not self.has_end and status["step"] >= OPEN_STEPS:
+            self.engine.problems.warn_once(
+                "open",
+                f"the training has taken {status['step']} steps and has no end yet, so its LR does not fall: before you stop, call "
+                "anneal(steps) and train for so many steps more",
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, which `torch.load(weights_only=True)` reads; waits for the device."""
@@ -258,7 +277,8 @@ class LearnedLR(LRScheduler):
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self.engine.ratios)
 
     def __repr__(self) -> str:
-        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} of {self.total_steps})"
+        end = f"of {self.total_steps}" if self.has_end else "of a training without an end yet"
+        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end})"
 
     def check(self) -> dict[str, Any]:
         """Old name: `report_problems()`, then `status()`."""
@@ -300,6 +320,19 @@ class LearnedLR(LRScheduler):
                 f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
                 "every optimizer.step(), not once an epoch"
             )
+
+
+def _horizon(total_steps: int | None, schedule: Schedule) -> int | None:
+    """The argument `total_steps`, checked."""
+    if total_steps is not None:
+        return _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
+    if schedule.num_phases > 1 or not _knows_progress(schedule):
+        why = f"has {schedule.num_phases} phases" if schedule.num_phases > 1 else "does not read the progress"
+        raise ValueError(
+            f"total_steps must be given for the schedule {schedule.card.name!r}, which {why}, got None: pass the optimizer steps "
+            "of the whole training, or use a schedule with one phase that knows the progress, such as 'universal'"
+        )
+    return None
 
 
 def _knows_progress(schedule: Schedule) -> bool:

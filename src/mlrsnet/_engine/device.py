@@ -165,6 +165,7 @@ class DeviceBackend:
             place.fill_(number)
         size = min(horizon.total_steps + SPARE_STEPS, MOST_STEPS)
         if size > len(self.history):
+            size = min(max(size, 2 * len(self.history)), MOST_STEPS)  # an end that moves often copies seldom
             self.retired.append(self.history)
             self.history = torch.full((size,), math.nan, dtype=torch.float32, device=self.device)
             self.history[: len(self.retired[-1])] = self.retired[-1]

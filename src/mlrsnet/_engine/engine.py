@@ -22,9 +22,15 @@ from mlrsnet._engine.step_count import StepCounter
 from mlrsnet._features import Horizon
 from mlrsnet.gamma import momentum_scale, optimizer_scale
 
+OPEN_STEPS, OPEN_GROWTH = 1000, 16
+"""A training without an end plans for so many steps first, then for a sixteenth more whenever half of them are over."""
+
 
 class Engine:
     """Sets the LRs of an optimizer, one loss at a time.
+
+    `horizon` says how progress goes to its end. `planned_steps` is T in the law of a measured range and in its window. A
+    training whose end is open plans for about twice the steps so far: whenever half of them are over, the plan grows.
 
     The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
     `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
@@ -33,7 +39,7 @@ class Engine:
     Args:
         optimizer: the one that owns the parameter groups.
         rule: what decides an LR.
-        total_steps: optimizer steps of the whole training.
+        total_steps: optimizer steps of the whole training; None if nobody knows.
         initial_loss: f_0; the first finite loss if None.
         on_nonfinite: `hold` keeps the last LR, `raise` raises.
         process_group: ranks whose losses are averaged.
@@ -43,13 +49,14 @@ class Engine:
         self,
         optimizer: Optimizer,
         rule: Rule,
-        total_steps: int,
+        total_steps: int | None,
         *,
         initial_loss: float | None = None,
         on_nonfinite: str = "hold",
         process_group: Group = None,
     ) -> None:
-        self.optimizer, self.rule = optimizer, rule
+        self.optimizer, self.rule, self.is_open = optimizer, rule, total_steps is None
+        total_steps = OPEN_STEPS if total_steps is None else total_steps
         self.horizon, self.planned_steps, self.is_annealing = Horizon(total_steps), total_steps, False
         self.skipped = 0  # losses that did not count before an annealing began
         self.on_nonfinite, self.steps = on_nonfinite, 0
@@ -73,6 +80,11 @@ class Engine:
 
     def advance(self, loss: float | Tensor) -> None:
         """Set the LRs for the optimizer step that follows, from its loss."""
+        if self.is_open and is_captured(loss):
+            raise RuntimeError(
+                "total_steps=None cannot be captured in a graph, since the host moves the end as it sees steps: pass a "
+                "total_steps that is long enough, and call anneal(steps) when the training should end"
+            )
         self.follow_groups()
         if self.is_relative:
             self._measure()
@@ -84,6 +96,8 @@ class Engine:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
         self.steps += 1
+        if self.is_open and 2 * self.steps >= self.planned_steps:
+            self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
         if self.backend.on_host and self.problems.are_new(self.backend.carry.counters):
             self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
 
@@ -99,7 +113,7 @@ class Engine:
     def anneal(self, steps: int) -> None:
         """End the training in `steps` more steps; waits for the device."""
         status = self.backend.status()
-        self.is_annealing, self.skipped = True, _skipped(status)
+        self.is_annealing, self.is_open, self.skipped = True, False, _skipped(status)
         self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
 
     def check_measured(self, steps: int) -> None:
@@ -111,7 +125,7 @@ class Engine:
 
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
-        if steps - self.skipped > self.total_steps:
+        if not self.is_open and steps - self.skipped > self.total_steps:
             self.problems.warn_once(
                 "end",
                 f"step {steps} is past the end that LearnedLR.anneal(steps) set, step {self.total_steps}; the LR stays where it "

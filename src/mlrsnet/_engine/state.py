@@ -14,12 +14,13 @@ from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
 VERSION = 1
+EXTEND = "extend(total_steps) to prolong it"
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "shrink")
 """Of schedules with a measured range only, so that states of the others are those of version 0.1."""
 PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
-"""Of runs that `LearnedLR.anneal` ends only."""
+"""Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`."""
 
 
 def save(engine: Engine) -> dict[str, Any]:
@@ -44,12 +45,13 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
     state = dict(saved)
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
     plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
+    is_open = bool(state.pop("open_ended", False))
     _check_state(state, engine.rule.schedule)
     planned = plan.get("planned_steps", state["total_steps"])
-    if planned != engine.planned_steps:
+    if not engine.is_open and (is_open or planned != engine.planned_steps):
         _check.warn(
-            f"the saved run had total_steps={planned}, which replaces {engine.planned_steps}; "
-            f"call {'anneal(steps)' if plan else 'extend(total_steps)'} to prolong it"
+            f"the saved run had total_steps={None if is_open else planned}, which replaces {engine.planned_steps}; "
+            f"call {'anneal(steps) to end it' if is_open else 'anneal(steps) to prolong it' if plan else EXTEND}"
         )
     for name, value in _numbers(engine.rule).items():
         if numbers.get(name, value) != value:
@@ -59,7 +61,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
             )
     engine.losses.pending = state["pending"].tolist()
     total, weight, depth, parameters, shrink = (state.get(name, 1) for name in MEASURED_KEYS)
-    engine.is_annealing = bool(plan)
+    engine.is_annealing, engine.is_open = bool(plan), is_open
     engine.restore(
         state,  # type: ignore[arg-type]
         state["last_epoch"],
@@ -81,6 +83,8 @@ def _measured(engine: Engine) -> dict[str, Any]:
 
 def _plan(engine: Engine) -> dict[str, int]:
     """What only a run with another end than planned has."""
+    if engine.is_open:
+        return {"open_ended": 1}
     if not engine.is_annealing:
         return {}
     return dict(zip(PLAN_KEYS, (engine.planned_steps, engine.horizon.begin, engine.horizon.start), strict=True))

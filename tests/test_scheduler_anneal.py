@@ -12,6 +12,7 @@ from engines import LOSSES, lrs_for, sgd
 from mlrsnet import Card, DecayNet, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule, _features
 
 TOTAL = 40
+pytestmark = pytest.mark.filterwarnings("ignore:the loss does not fall")  # the losses here are constant
 
 
 def line() -> Schedule:

@@ -49,6 +49,8 @@ class LearnedLR(LRScheduler):
         min_lr, max_lr: limits for the LR of the first group with a non-zero LR. The others keep their ratio to it.
         on_nonfinite: `hold` keeps the last LR and counts the step, with one warning. `raise` raises, and reads the loss
             on the host.
+        on_stuck: `warn` or `raise` if the training will come to nothing: the loss does not fall, grows far above its first
+            level, or is not finite many times in a row. With tensor LRs, `report_problems` looks.
         process_group: ranks whose losses are averaged: the default group if None, another one, or False for none.
 
     >>> import torch, mlrsnet
@@ -77,6 +79,7 @@ class LearnedLR(LRScheduler):
         min_lr: float = 0.0,
         max_lr: float | None = None,
         on_nonfinite: Literal["hold", "raise"] = "hold",
+        on_stuck: Literal["warn", "raise"] = "warn",
         process_group: Group = None,
     ) -> None:
         # Like ReduceLROnPlateau, without the base class's __init__: it would wrap optimizer.step to check an order
@@ -95,6 +98,7 @@ class LearnedLR(LRScheduler):
             _horizon(total_steps, self.schedule),
             initial_loss=initial_loss,
             on_nonfinite=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")),
+            on_stuck=_check.one_of("on_stuck", on_stuck, ("warn", "raise")),
             process_group=process_group,
         )
         self.base_lrs = [group["initial_lr"] for group in self.optimizer.param_groups]
@@ -146,6 +150,11 @@ class LearnedLR(LRScheduler):
     def on_nonfinite(self) -> str:
         """`hold` or `raise`."""
         return self.engine.on_nonfinite
+
+    @property
+    def on_stuck(self) -> str:
+        """`warn` or `raise`."""
+        return self.engine.on_stuck
 
     @property
     def process_group(self) -> Group:
@@ -238,12 +247,14 @@ class LearnedLR(LRScheduler):
 
         Raises:
             ValueError: no loss so far gave a range, so there is no LR.
+            RuntimeError: with `on_stuck="raise"`, the training will come to nothing.
         """
         status = self.status()
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
         self.engine.problems.warn_counted(status, self.schedule.card)
         self.engine.check_measured(status["step"])
+        self.engine.check_vital_signs()
         if not self.has_end and status["step"] >= OPEN_STEPS:
             self.engine.problems.warn_once(
                 "open",

@@ -80,8 +80,8 @@ class DeviceBackend:
         if initial_loss is not None:
             contract.check_first_loss(rule, initial_loss, "initial_loss")
             self.carry.initial_loss.fill_(initial_loss)
-        self.retired: list[Tensor] = []
-        self.history = torch.empty(0, dtype=torch.float32, device=device)
+        self.retired: list[tuple[Tensor, Tensor]] = []
+        self.history, self.losses = torch.empty(2, 0, dtype=torch.float32, device=device)
         self.group_lrs, self.ratios = torch.ones(2, 1, dtype=torch.float32, device=device)
         self.lrs: list[Tensor] = []
         self.set_horizon(Horizon(total_steps))
@@ -123,6 +123,7 @@ class DeviceBackend:
         self.group_lrs.copy_(torch.where(taken, carry.lr * self.ratios, self.group_lrs))
         place = torch.clamp(self._calls(), max=len(self.history) - 1)
         self.history.index_copy_(0, place.view(1), carry.lr.float().view(1))
+        self.losses.index_copy_(0, place.view(1), loss.float().view(1))
         for buffer, value in zip(self.carry, carry, strict=True):
             buffer.copy_(value)
 
@@ -166,9 +167,16 @@ class DeviceBackend:
         size = min(horizon.total_steps + SPARE_STEPS, MOST_STEPS)
         if size > len(self.history):
             size = min(max(size, 2 * len(self.history)), MOST_STEPS)  # an end that moves often copies seldom
-            self.retired.append(self.history)
+            self.retired.append((self.history, self.losses))
             self.history = torch.full((size,), math.nan, dtype=torch.float32, device=self.device)
-            self.history[: len(self.retired[-1])] = self.retired[-1]
+            self.losses = torch.zeros_like(self.history)
+            for new, old in zip((self.history, self.losses), self.retired[-1], strict=True):
+                new[: len(old)] = old
+
+    def losses_since(self, calls: int) -> list[float]:
+        """The losses after the first `calls`, 0 where they are not known; waits for the device."""
+        kept = min(int(self._calls()), len(self.losses) - 1)
+        return self.losses[min(calls, kept) : kept].tolist()
 
     def status(self) -> Status:
         """See `Backend`."""
@@ -223,6 +231,7 @@ class DeviceBackend:
             "group_lrs": self.group_lrs,
             "ratios": self.ratios,
             "history": self.history,
+            "losses": self.losses,
             "ratio": self.ratio,
         }
 

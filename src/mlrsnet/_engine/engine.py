@@ -19,6 +19,7 @@ from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
+from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
 from mlrsnet.gamma import momentum_scale, optimizer_scale
 
@@ -42,6 +43,7 @@ class Engine:
         total_steps: optimizer steps of the whole training; None if nobody knows.
         initial_loss: f_0; the first finite loss if None.
         on_nonfinite: `hold` keeps the last LR, `raise` raises.
+        on_stuck: `warn` or `raise` if the training will come to nothing.
         process_group: ranks whose losses are averaged.
     """
 
@@ -53,13 +55,15 @@ class Engine:
         *,
         initial_loss: float | None = None,
         on_nonfinite: str = "hold",
+        on_stuck: str = "warn",
         process_group: Group = None,
     ) -> None:
         self.optimizer, self.rule, self.is_open = optimizer, rule, total_steps is None
         total_steps = OPEN_STEPS if total_steps is None else total_steps
         self.horizon, self.planned_steps, self.is_annealing = Horizon(total_steps), total_steps, False
         self.skipped = 0  # losses that did not count before an annealing began
-        self.on_nonfinite, self.steps = on_nonfinite, 0
+        self.on_nonfinite, self.on_stuck, self.steps = on_nonfinite, on_stuck, 0
+        self.vital_signs, self.signs_seen = VitalSigns(total_steps), 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
@@ -98,8 +102,10 @@ class Engine:
         self.steps += 1
         if self.is_open and 2 * self.steps >= self.planned_steps:
             self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
-        if self.backend.on_host and self.problems.are_new(self.backend.carry.counters):
-            self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
+        if self.backend.on_host:
+            if self.problems.are_new(self.backend.carry.counters):
+                self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
+            self._tell(self.vital_signs.see(float(loss), self.planned_steps))
 
     @property
     def total_steps(self) -> int:
@@ -122,6 +128,13 @@ class Engine:
             self.problems.warn_once("unmeasured", relative.UNMEASURED)
         if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
+
+    def check_vital_signs(self) -> None:
+        """Look at the losses that came since the last call, on a device; waits for it. On the host, every step does so."""
+        if isinstance(self.backend, DeviceBackend):
+            for loss in self.backend.losses_since(self.signs_seen):
+                self.signs_seen += 1
+                self._tell(self.vital_signs.see(loss, self.planned_steps))
 
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
@@ -172,6 +185,8 @@ class Engine:
         self._follow(horizon, planned_steps)
         self.backend.restore(saved)
         self.skipped = _skipped(saved) if self.is_annealing else 0
+        self.signs_seen = saved["step"] + _skipped(saved)
+        self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
         self.bind()
@@ -187,6 +202,14 @@ class Engine:
         if self.meter is not None:
             self.meter.extend(planned_steps)
         self._set_scale()
+
+    def _tell(self, sign: Sign | None) -> None:
+        """Warn about a sign, or raise."""
+        if sign is None:
+            return
+        if self.on_stuck == "raise":
+            raise RuntimeError(f"{sign.message}; on_stuck='warn' goes on")
+        self.problems.warn_once(sign.kind, f"{sign.message}; on_stuck='raise' would stop here")
 
     def _look_at_weights(self) -> None:
         """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""

@@ -129,7 +129,7 @@ def _decay(
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
-    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
+    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, losses, scales, num_classes,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     smallest_loss, smallest_spread, fast_window, slow_window,
@@ -149,6 +149,7 @@ def _step(
         weights += PHASES * STRIDE * member
         group_lrs += num_groups * member
         history += history_size * member
+        losses += history_size * member
         scales += member
         classes = tl.load(num_classes + member)
         log_classes = tl.log(classes)
@@ -248,7 +249,9 @@ def _step(
     present = groups < num_groups
     last_lrs = tl.load(group_lrs + groups, mask=present)
     tl.store(group_lrs + groups, tl.where(taken, lr * tl.load(ratios + groups, mask=present), last_lrs), mask=present)
-    tl.store(history + tl.minimum(step + nonfinite + unusable, history_size - 1), lr)
+    place = tl.minimum(step + nonfinite + unusable, history_size - 1)
+    tl.store(history + place, lr)
+    tl.store(losses + place, loss)
     tl.store(counts, step + taken)
     tl.store(counts + 1, tl.where(taken, phase, last_phase))
     tl.store(counts + 2, nonfinite + (finite == 0))
@@ -339,13 +342,14 @@ class FusedStep:
         group_lrs: Tensor,
         ratios: Tensor,
         history: Tensor,
+        losses: Tensor,
         ratio: Tensor,
     ) -> None:
         """Take one step, in place."""
         groups = len(group_lrs)
         _step[(1,)](
-            loss, counts, values, memory, self.weights, group_lrs, ratios, history, ratio, loss, len(history), groups, scale,
-            *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
+            loss, counts, values, memory, self.weights, group_lrs, ratios, history, losses, ratio, loss, len(history), groups,
+            scale, *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
         )  # fmt: skip
 
 
@@ -360,7 +364,7 @@ class FusedMembers:
         self.step, net = step, step.rule.schedule.net
         self.weights = step.weights.new_empty(members, step.weights.shape[1])
         self.ratios = self.weights.new_ones(1)
-        self.unused = self.weights.new_empty(members, 1)
+        self.unused, self.unlooked = self.weights.new_empty(2, members, 1)
         self.constant, *places = (part.to(self.weights.device) for part in _places(net, step.block))
         self.places = [(place.clamp(min=0), place >= 0) for place in places]
 
@@ -384,8 +388,8 @@ class FusedMembers:
         """Take one step of all members, in place."""
         step = self.step
         _step[(len(losses),)](
-            losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, scales, num_classes, 1, 1, 1.0,
-            *step.numbers, GROUPS=1, MEMBERS=True, num_warps=NUM_WARPS, **step.constants,
+            losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, self.unlooked, scales, num_classes,
+            1, 1, 1.0, *step.numbers, GROUPS=1, MEMBERS=True, num_warps=NUM_WARPS, **step.constants,
         )  # fmt: skip
 
 

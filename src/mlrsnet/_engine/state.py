@@ -27,6 +27,8 @@ def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
     engine.problems.warn_counted(snapshot, engine.rule.schedule.card)
+    if engine.on_stuck == "warn":  # whatever happens, a state can be saved
+        engine.check_vital_signs()
     return {
         "version": VERSION,
         "schedule": schedule_number(engine.rule.schedule),

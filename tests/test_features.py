@@ -1,8 +1,10 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mlrsnet import _features
+from mlrsnet._numbers import DEVICE
 
 steps = st.integers(0, 10**6)
 horizons = st.integers(1, 10**6)
@@ -25,6 +27,37 @@ def test_phases_are_equal_parts_in_order_and_the_last_holds(step, total, phases)
         assert index * total <= phases * step < (index + 1) * total
     else:
         assert index == phases - 1
+
+
+@given(steps, horizons, st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 10**6))
+def test_a_new_end_goes_on_from_where_progress_is(step, total, length, later, again):
+    planned = _features.Horizon(total)
+    first = planned.annealed(step, length)
+    second = first.annealed(step + later, again)
+    for old, new, at, ahead in ((planned, first, step, length), (first, second, step + later, again)):
+        before, after = _features.progress(at, *old), _features.progress(at, *new)
+        assert after == pytest.approx(before, abs=1.2e-7)
+        assert new.total_steps == at + ahead
+        end = _features.progress(at + ahead - 1, *new)
+        assert end == pytest.approx(before + (1 - before) * (ahead - 1) / ahead, abs=1.2e-7)
+        assert end == _features.progress(at + ahead + 9, *new) < 1
+
+
+@given(steps, horizons, st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 7))
+def test_a_new_end_never_brings_a_phase_back_and_tensors_agree(step, total, length, later, phases):
+    planned = _features.Horizon(total)
+    line = planned.annealed(step, length)
+    index = _features.phase_index(step, total, phases)
+    assert _features.phase_index(step, line.total_steps, phases, begin=line.begin, start=line.start) in (
+        index,
+        index + 1,
+    )
+    at, on_device = step + later, [torch.tensor(number) for number in line]
+    index = _features.phase_index(at, line.total_steps, phases, begin=line.begin, start=line.start)
+    total_steps, begin, start = on_device
+    assert _features.phase_index(torch.tensor(at), total_steps, phases, DEVICE, begin, start) == index
+    value = _features.progress(torch.tensor(at), *on_device)
+    assert value.item() == pytest.approx(_features.progress(at, *line), abs=2e-7)
 
 
 def test_the_paper_switches_at_thirds():

@@ -2,7 +2,7 @@
 
 A network reads a vector of named features. The paper has one, the training loss:
 
-    x_t = (f_t / s,  u_t)      s: the loss scale,  u_t = min(t, T - 1) / T: the progress
+    x_t = (f_t / s,  u_t)      s: the loss scale,  u_t = min(t, T - 1) / T: the progress, see `Horizon`
     alpha_t = gamma * p(x_t) * a(u_t)      a: the anneal factor, 1 in the paper
 """
 
@@ -48,24 +48,57 @@ SMALLEST_FACTOR = 1e-12
 """The factor never becomes 0: an optimizer may divide by its LR, as Adam's capturable path does."""
 
 
-def progress(step: Any, total_steps: Any) -> Any:
-    """u = min(t, T - 1) / T, which stays below 1; both numbers or both tensors.
+PROGRESS_UNIT = 2**24
+"""Progress at which a line begins, as a whole number of parts: exact in float32 too, so every backend has the same line."""
+
+
+class Horizon(NamedTuple):
+    """The straight line that progress follows: from u_0 at step t_0 to 1 at step T. Numbers, or tensors of whole numbers.
+
+    total_steps: T. begin: t_0. start: u_0 in parts of 1 / `PROGRESS_UNIT`. A training as planned begins at 0 with 0.
+    """
+
+    total_steps: Any
+    begin: Any = 0
+    start: Any = 0
+
+    def annealed(self, step: int, steps: int) -> "Horizon":
+        """The line from where progress is at `step` to 1, `steps` steps later. Only of numbers.
+
+        >>> line = Horizon(100).annealed(50, 10)
+        >>> line.total_steps, [progress(t, *line) for t in (50, 51, 59, 99)]
+        (60, [0.5, 0.55, 0.95, 0.95])
+        """
+        length = self.total_steps - self.begin
+        passed = min(step - self.begin, length - 1)
+        parts = self.start * length + (PROGRESS_UNIT - self.start) * passed
+        start = -(-parts // length)  # rounded up, so that no phase comes back
+        return Horizon(step + steps, step, min(start, PROGRESS_UNIT - 1))
+
+
+def progress(step: Any, total_steps: Any, begin: Any = 0, start: Any = 0) -> Any:
+    """u = u_0 + (1 - u_0) min(t - t_0, S - 1) / S with S = T - t_0, which stays below 1; see `Horizon`. Numbers or tensors.
 
     >>> progress(30, 120), progress(500, 100)
     (0.25, 0.99)
     """
-    if isinstance(step, Tensor):
-        return torch.minimum(step, total_steps - 1) / total_steps
-    return min(step, total_steps - 1) / total_steps
+    passed, length, share = step - begin, total_steps - begin, start / PROGRESS_UNIT
+    last = length - 1
+    passed = torch.minimum(passed, last) if isinstance(step, Tensor) else min(passed, last)
+    return share + (1 - share) * (passed / length)
 
 
-def phase_index(step: Any, total_steps: Any, num_phases: int, operations: Operations = HOST) -> Any:
-    """Which of `num_phases` equal parts of the training a step is in. The last part goes on past the end.
+def phase_index(
+    step: Any, total_steps: Any, num_phases: int, operations: Operations = HOST, begin: Any = 0, start: Any = 0
+) -> Any:
+    """Which of `num_phases` equal parts of the training a step is in: floor(P u). The last part goes on past the end.
 
     >>> [phase_index(t, 10, 3) for t in (0, 3, 4, 6, 7, 9, 99)]
     [0, 0, 1, 1, 2, 2, 2]
     """
-    return operations.at_most(num_phases * step // total_steps, num_phases - 1)
+    passed, length = step - begin, total_steps - begin
+    parts = start * length + (PROGRESS_UNIT - start) * passed
+    return operations.at_most(num_phases * parts // (PROGRESS_UNIT * length), num_phases - 1)
 
 
 def loss_divisor(loss_scale: str, initial_loss: Any, num_classes: Any, operations: Operations = HOST) -> Any:

@@ -15,7 +15,7 @@ from mlrsnet import _check
 from mlrsnet._engine import state
 from mlrsnet._engine.contract import Status, make_rule
 from mlrsnet._engine.device import MOST_STEPS
-from mlrsnet._engine.engine import Engine
+from mlrsnet._engine.engine import OPEN_STEPS, Engine
 from mlrsnet._engine.groups import owner
 from mlrsnet._engine.losses import is_captured
 from mlrsnet._engine.problems import no_range
@@ -33,19 +33,24 @@ class LearnedLR(LRScheduler):
     Call `step(loss)` between `loss.backward()` and `optimizer.step()`. With float LRs the work is done on the host. With
     tensor LRs it is done on their device and nothing is read back, so a whole training step fits into a CUDA graph.
 
+    `anneal(steps)` ends the training earlier or later than planned, at a small LR.
+
     Args:
         optimizer: any torch optimizer, or a wrapper that shares its groups. The range is carried over from SGD to momentum
             and Adam by `mlrsnet.gamma.optimizer_scale`. A schedule with a relative range needs torch's SGD, Adam or AdamW,
             and gradients that are not scaled: call `scaler.unscale_(optimizer)` first. One with a measured range takes any
             optimizer but LBFGS, and any loop.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
-        total_steps: optimizer steps of the whole training.
+        total_steps: optimizer steps of the whole training. None if you do not know: the schedule warms up and goes on at about
+            half its height until `anneal(steps)` ends it. Only for schedules with one phase that know the progress.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         scale: multiplies every LR.
         min_lr, max_lr: limits for the LR of the first group with a non-zero LR. The others keep their ratio to it.
         on_nonfinite: `hold` keeps the last LR and counts the step, with one warning. `raise` raises, and reads the loss
             on the host.
+        on_stuck: `warn` or `raise` if the training will come to nothing: the loss does not fall, grows far above its first
+            level, or is not finite many times in a row. With tensor LRs, `report_problems` looks.
         process_group: ranks whose losses are averaged: the default group if None, another one, or False for none.
 
     >>> import torch, mlrsnet
@@ -67,13 +72,14 @@ class LearnedLR(LRScheduler):
         optimizer: Optimizer,
         schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         *,
-        total_steps: int,
+        total_steps: int | None,
         num_classes: int | None = None,
         initial_loss: float | None = None,
         scale: float = 1.0,
         min_lr: float = 0.0,
         max_lr: float | None = None,
         on_nonfinite: Literal["hold", "raise"] = "hold",
+        on_stuck: Literal["warn", "raise"] = "warn",
         process_group: Group = None,
     ) -> None:
         # Like ReduceLROnPlateau, without the base class's __init__: it would wrap optimizer.step to check an order
@@ -89,17 +95,30 @@ class LearnedLR(LRScheduler):
         self.engine = Engine(  # for this package and its integrations; not part of the stable API
             self.optimizer,
             make_rule(self.schedule, num_classes, scale, min_lr, max_lr),
-            _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training"),
+            _horizon(total_steps, self.schedule),
             initial_loss=initial_loss,
             on_nonfinite=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")),
+            on_stuck=_check.one_of("on_stuck", on_stuck, ("warn", "raise")),
             process_group=process_group,
         )
         self.base_lrs = [group["initial_lr"] for group in self.optimizer.param_groups]
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole training."""
+        """Optimizer steps of the whole training: as planned, until the end that `anneal` set, or planned for so far if it has
+        no end.
+        """
         return self.engine.total_steps
+
+    @property
+    def has_end(self) -> bool:
+        """False from `total_steps=None` until `anneal` or `extend`."""
+        return not self.engine.is_open
+
+    @property
+    def is_annealing(self) -> bool:
+        """Whether `anneal` has set the end of the training."""
+        return self.engine.is_annealing
 
     @property
     def last_epoch(self) -> int:  # type: ignore[override]
@@ -133,6 +152,11 @@ class LearnedLR(LRScheduler):
         return self.engine.on_nonfinite
 
     @property
+    def on_stuck(self) -> str:
+        """`warn` or `raise`."""
+        return self.engine.on_stuck
+
+    @property
     def process_group(self) -> Group:
         """Ranks whose losses are averaged."""
         return self.engine.losses.process_group
@@ -164,8 +188,43 @@ class LearnedLR(LRScheduler):
         self.engine.optimizer_steps.trust()
 
     def extend(self, total_steps: int) -> None:
-        """Extend the training to `total_steps` in all. Progress and phases follow from the next step on."""
-        self.engine.extend(_check.whole_number("total_steps", total_steps, self.total_steps, "a horizon can only grow"))
+        """Extend the training to `total_steps` in all. Progress and phases follow from the next step on.
+
+        A training that had no end gets one.
+
+        Raises:
+            RuntimeError: `anneal` has set another end.
+        """
+        if self.is_annealing:
+            raise RuntimeError(
+                f"extend(total_steps) must come before anneal(steps), which has set the end at step {self.total_steps}: call "
+                "anneal(steps) again to end later"
+            )
+        least = self.total_steps if self.has_end else max(1, self.last_epoch)
+        total_steps = _check.whole_number("total_steps", total_steps, least, "a horizon can only grow")
+        self.engine.is_open = False
+        self.engine.extend(total_steps)
+
+    def anneal(self, steps: int) -> None:
+        """End the training in `steps` more steps, from where it is: to stop early, or where the end was not known.
+
+        Progress goes on from its value now, in a straight line to 1. So a schedule that anneals to 0 does so in these steps,
+        from its LR now. A second call counts from where it is then. With tensor LRs it waits for the device; a CUDA graph that
+        was captured before follows.
+
+        Args:
+            steps: optimizer steps from now on.
+
+        Raises:
+            ValueError: the schedule has one phase and does not know the progress, so its LRs would not change.
+        """
+        steps = _check.whole_number("steps", steps, hint="optimizer steps from now until the end of the training")
+        if not (self.schedule.num_phases > 1 or _knows_progress(self.schedule)):
+            raise ValueError(
+                f"anneal(steps) needs a schedule that knows the progress, and {self.schedule.card.name!r} reads only the loss, so "
+                "its LRs would not fall: stop the training, or use another schedule, such as 'universal'"
+            )
+        self.engine.anneal(steps)
 
     def get_last_lr(self) -> list[Any]:
         """The LR of each group now, as copies; tensors stay on their device."""
@@ -188,12 +247,20 @@ class LearnedLR(LRScheduler):
 
         Raises:
             ValueError: no loss so far gave a range, so there is no LR.
+            RuntimeError: with `on_stuck="raise"`, the training will come to nothing.
         """
         status = self.status()
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
         self.engine.problems.warn_counted(status, self.schedule.card)
         self.engine.check_measured(status["step"])
+        self.engine.check_vital_signs()
+        if not self.has_end and status["step"] >= OPEN_STEPS:
+            self.engine.problems.warn_once(
+                "open",
+                f"the training has taken {status['step']} steps and has no end yet, so its LR does not fall: before you stop, call "
+                "anneal(steps) and train for so many steps more",
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and CPU tensors, which `torch.load(weights_only=True)` reads; waits for the device."""
@@ -221,7 +288,8 @@ class LearnedLR(LRScheduler):
         return replay(optimizer or self.optimizer, snapshot["history"].tolist(), self.engine.ratios)
 
     def __repr__(self) -> str:
-        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} of {self.total_steps})"
+        end = f"of {self.total_steps}" if self.has_end else "of a training without an end yet"
+        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end})"
 
     def check(self) -> dict[str, Any]:
         """Old name: `report_problems()`, then `status()`."""
@@ -263,3 +331,21 @@ class LearnedLR(LRScheduler):
                 f"the optimizer took {steps} steps since the last LearnedLR.step(loss), all at one LR: call step(loss) before "
                 "every optimizer.step(), not once an epoch"
             )
+
+
+def _horizon(total_steps: int | None, schedule: Schedule) -> int | None:
+    """The argument `total_steps`, checked."""
+    if total_steps is not None:
+        return _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
+    if schedule.num_phases > 1 or not _knows_progress(schedule):
+        why = f"has {schedule.num_phases} phases" if schedule.num_phases > 1 else "does not read the progress"
+        raise ValueError(
+            f"total_steps must be given for the schedule {schedule.card.name!r}, which {why}, got None: pass the optimizer steps "
+            "of the whole training, or use a schedule with one phase that knows the progress, such as 'universal'"
+        )
+    return None
+
+
+def _knows_progress(schedule: Schedule) -> bool:
+    """Whether its LRs depend on how much of the training is over."""
+    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"

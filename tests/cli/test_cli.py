@@ -312,6 +312,7 @@ def test_metatrain_names_its_schedule_after_what_it_has_seen(capsys, words, card
 
 
 @pytest.mark.filterwarnings("ignore:a meta-update was skipped", "ignore:a loss was not finite")
+@pytest.mark.filterwarnings("ignore:10 losses in a row were not finite")
 def test_metatrain_says_that_a_training_diverged(capsys, tmp_path):
     message = complaint(capsys, "metatrain", "--epochs", 2, "--weight-decay", "1e30")
     assert "the training diverged after 1 epochs: see learned.safetensors.run, and change its settings" in message

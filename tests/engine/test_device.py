@@ -15,6 +15,7 @@ from mlrsnet import LearnedLR
 from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.host import HostBackend
+from mlrsnet._features import Horizon
 
 
 class NoReadBack(TorchDispatchMode):
@@ -57,6 +58,9 @@ def test_host_and_device_engines_agree_step_by_step(schedule):
     for backend in (host, device):
         backend.set_ratio(torch.tensor(2.5))  # |w| / |d|, as a relative range measures it
     for step in range(26):
+        if step == 15:
+            for backend in (host, device):
+                backend.set_horizon(Horizon(20).annealed(13, 7))
         loss = math.nan if step in (0, 7) else 2.0 - 0.06 * step + 0.3 * math.sin(step)
         host.step(loss)
         device.step(torch.tensor(loss))
@@ -94,6 +98,7 @@ from cases import SCHEDULES
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.kernel import FusedStep
 from mlrsnet._engine.contract import Rule
+from mlrsnet._features import Horizon
 
 torch.manual_seed(1)
 rule = Rule(SCHEDULES[sys.argv[2]](), 5, 1.0, 1e-7, 30.0)
@@ -105,6 +110,10 @@ for engine in (plain, fused):
     engine.bind([{"lr": lr} for lr in (0.1, 0.3, 0.0)], [1.0, 3.0, 0.0])
     engine.set_ratio(torch.tensor(2.5))
 for step in range(16):
+    if step in (5, 9):  # an end earlier than planned, and a later one
+        line = (line if step == 9 else Horizon(12)).annealed(int(plain.counts[0]), step - 2)
+        for engine in (plain, fused):
+            engine.set_horizon(line)
     loss = torch.tensor(math.nan if step in (0, 7) else 2.0 - 0.1 * step)
     plain.step(loss)
     fused.step(loss)

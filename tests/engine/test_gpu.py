@@ -8,7 +8,7 @@ import torch
 from cases import SCHEDULES, Task, weight_with_gradient
 from torch.optim import SGD, Adam
 
-from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
+from mlrsnet import Card, DecayNet, Gamma, LearnedLR, LSTMNet, MetaTrainer, Schedule
 from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import DeviceBackend
 
@@ -159,6 +159,14 @@ def test_phases_switch_and_extend_works_inside_a_graph(schedule):
     run.lr.extend(60)
     run.run([14])
     assert run.lr.status()["phase"] == min(k * 14 // 60, k - 1)
+
+
+def test_a_new_end_reaches_a_captured_step():
+    schedule = Schedule(DecayNet(0.0, 0.0), Card(gamma=Gamma("fixed", value=0.5)))
+    run = Captured(schedule, "sgd", total_steps=40)
+    run.run(range(10))
+    run.lr.anneal(8)
+    assert run.run(range(10, 18)) == pytest.approx([0.375 * (1 - k / 8) for k in range(8)], rel=1e-5)
 
 
 def test_a_captured_run_resumes_in_another_process_form(schedule):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
 from lightning_fits import (
     QUIET,
     Batches,
@@ -65,6 +65,26 @@ def test_a_horizon_never_shrinks_in_silence(horizon, tmp_path):
     with pytest.warns(UserWarning, match="total_steps=21, which is kept instead of 14"):
         fit(Module(), [callback], ckpt_path=path, max_epochs=2)
     assert callback.lr.total_steps == 21
+
+
+class AnnealAt(Callback):
+    """Sets another end than planned after a batch."""
+
+    def __init__(self, learned, batch):
+        self.learned, self.batch = learned, batch
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.batch + 1:
+            self.learned.lr.anneal(20)
+
+
+def test_an_end_set_by_anneal_survives_a_checkpoint_in_silence(horizon, tmp_path):
+    whole, path, callback = Module(), tmp_path / "middle.ckpt", own_callback(horizon)
+    fit(whole, [callback, AnnealAt(callback, 6), SaveAt(path, 9)])
+    resumed, callback = Module(), own_callback(horizon)
+    fit(resumed, [callback], ckpt_path=path)  # a warning would be an error
+    assert resumed.used == whole.used[10:]
+    assert (callback.lr.total_steps, callback.lr.is_annealing) == (27, True)
 
 
 def test_a_checkpoint_from_before_the_callback_starts_a_schedule_for_the_rest(horizon, tmp_path):

@@ -452,6 +452,12 @@ def test_a_horizon_that_is_not_the_trainers_is_told(horizon, tmp_path):
         trainer.train()
 
 
+def test_a_training_without_an_end_is_left_as_it_is(horizon, tmp_path):
+    trainer = brought(classifier(), settings(tmp_path, max_steps=3), horizon, labelled(), None)
+    trainer.train()  # a warning would be an error
+    assert not trainer.lr_scheduler.has_end
+
+
 def test_a_checkpoint_of_another_schedule_is_refused(horizon, paper, tmp_path):
     arguments = settings(tmp_path, max_steps=4, save_strategy="steps", save_steps=2)
     alone(classifier(), arguments, paper, labelled()).train()

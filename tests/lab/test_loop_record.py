@@ -143,6 +143,7 @@ def refuse(name):
     ],
 )
 @pytest.mark.filterwarnings("ignore:.* was not finite. the optimizer skipped this step:UserWarning")
+@pytest.mark.filterwarnings("ignore:10 losses in a row were not finite:UserWarning")
 @pytest.mark.filterwarnings("ignore:a loss was not finite:UserWarning")
 @pytest.mark.filterwarnings("ignore:a meta-update was skipped:UserWarning")
 def test_a_run_that_diverges_ends_so_in_plain_json_and_is_not_tried_again(changes, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from torch import Tensor
 
 from mlrsnet import _check, _features
+from mlrsnet._features import Horizon
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.schedule import Schedule
 
@@ -124,8 +125,8 @@ class Backend(Protocol):
     def alpha(self) -> float:
         """The LR of the reference group now; waits for the device."""
 
-    def extend(self, total_steps: int) -> None:
-        """Set the number of steps of the whole training."""
+    def set_horizon(self, horizon: Horizon) -> None:
+        """Set when the training ends, and how progress goes there. Only of numbers."""
 
     def status(self) -> Status:
         """Where it stands; waits for the device."""
@@ -137,14 +138,14 @@ class Backend(Protocol):
         """Continue from a snapshot."""
 
 
-def moment(backend: Backend, status: Status, total_steps: int, loss: float) -> Moment:
+def moment(backend: Backend, status: Status, horizon: Horizon, loss: float) -> Moment:
     """What the network would read if `loss` came now, from where a backend stands."""
     rule, schedule = backend.rule, backend.rule.schedule
     first = loss if status["initial_loss"] != status["initial_loss"] else status["initial_loss"]
     gamma = schedule.card.gamma(first, rule.num_classes) if status["phase"] < 0 else status["gamma"]
     return Moment(
         divisor=schedule.loss_divisor(first, rule.num_classes),
-        progress=_features.progress(status["step"], total_steps),
+        progress=_features.progress(status["step"], *horizon),
         memory=backend.copy_memory().cpu(),
         scale=rule.scale * backend.optimizer_scale * gamma,
     )

@@ -13,11 +13,15 @@ from mlrsnet import _check, _features
 from mlrsnet._engine import contract, relative
 from mlrsnet._engine.contract import Moment, Rule, Snapshot, Status
 from mlrsnet._engine.step import Carry, advance, status_of
+from mlrsnet._features import Horizon
 from mlrsnet._numbers import DEVICE
 from mlrsnet.nets import ScheduleNet, predict
 
 SPARE_STEPS, MOST_STEPS = 1024, 2**22
 """The history has room for some steps past the end, up to a limit. Its last place catches everything beyond."""
+
+COUNTS = 8
+"""Whole numbers of a training: those of `Carry`, then its `Horizon`."""
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
@@ -27,7 +31,7 @@ def advance_on_device(
     weights: dict[str, Tensor],
     carry: Carry,
     loss: Tensor,
-    total_steps: Tensor,
+    horizon: Horizon,
     scale: float | Tensor,
     num_classes: Tensor | None = None,
 ) -> Carry:
@@ -38,7 +42,7 @@ def advance_on_device(
         chosen = {name: _of_phase(stacked, phase) for name, stacked in weights.items()}
         return predict(net, scaled.to(memory.dtype), progress, memory, chosen)
 
-    return advance(rule, carry, loss, total_steps, scale, network, DEVICE, num_classes)
+    return advance(rule, carry, loss, horizon, scale, network, DEVICE, num_classes)
 
 
 def _of_phase(stacked: Tensor, phase: Tensor) -> Tensor:
@@ -48,7 +52,7 @@ def _of_phase(stacked: Tensor, phase: Tensor) -> Tensor:
 class DeviceBackend:
     """See `contract.Backend`. On CUDA a step of an `LSTMNet` or a `TrendNet` is one Triton kernel, else plain torch calls.
 
-    Buffers are allocated once and written in place, so a captured step stays valid across `restore` and `extend`.
+    Buffers are allocated once and written in place, so a captured step stays valid across `restore` and `set_horizon`.
     """
 
     on_host = False
@@ -67,7 +71,7 @@ class DeviceBackend:
         self.rule, self.device, self.optimizer_scale = rule, device, 1.0
         phases = [copy.deepcopy(phase).to(device) for phase in rule.schedule.phases]
         self.weights = {name: stacked.detach() for name, stacked in stack_module_state(phases)[0].items()}  # type: ignore[arg-type]
-        self.counts = torch.zeros(6, dtype=torch.int64, device=device)
+        self.counts = torch.zeros(COUNTS, dtype=torch.int64, device=device)
         self.values = torch.full((3,), math.nan, dtype=torch.float32, device=device)
         self.ratio = torch.full((), relative.initial_ratio(rule), device=device)
         self._view(net.initial_state().to(device))
@@ -76,11 +80,11 @@ class DeviceBackend:
         if initial_loss is not None:
             contract.check_first_loss(rule, initial_loss, "initial_loss")
             self.carry.initial_loss.fill_(initial_loss)
-        self.retired: list[Tensor] = []
-        self.history = torch.empty(0, dtype=torch.float32, device=device)
+        self.retired: list[tuple[Tensor, Tensor]] = []
+        self.history, self.losses = torch.empty(2, 0, dtype=torch.float32, device=device)
         self.group_lrs, self.ratios = torch.ones(2, 1, dtype=torch.float32, device=device)
         self.lrs: list[Tensor] = []
-        self.extend(total_steps)
+        self.set_horizon(Horizon(total_steps))
         self.kernel: Any = _kernel(rule, device) if fused else None
         if self.kernel is not None:
             self._try_kernel()
@@ -113,12 +117,13 @@ class DeviceBackend:
             return
         with torch.autocast(self.device.type, enabled=False):
             carry = advance_on_device(
-                self.rule, self.weights, self.carry, loss.reshape(()).float(), self.total_steps, scale * self.ratio
+                self.rule, self.weights, self.carry, loss.reshape(()).float(), self.horizon, scale * self.ratio
             )
         taken = carry.step > self.carry.step
         self.group_lrs.copy_(torch.where(taken, carry.lr * self.ratios, self.group_lrs))
         place = torch.clamp(self._calls(), max=len(self.history) - 1)
         self.history.index_copy_(0, place.view(1), carry.lr.float().view(1))
+        self.losses.index_copy_(0, place.view(1), loss.float().view(1))
         for buffer, value in zip(self.carry, carry, strict=True):
             buffer.copy_(value)
 
@@ -128,7 +133,7 @@ class DeviceBackend:
 
     def moment(self, loss: float) -> Moment:
         """See `Backend`; waits for the device."""
-        return contract.moment(self, self.status(), int(self.total_steps), loss)
+        return contract.moment(self, self.status(), Horizon._make(self.counts[5:].tolist()), loss)
 
     @torch.no_grad()
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
@@ -149,20 +154,29 @@ class DeviceBackend:
 
     def progress(self) -> Tensor:
         """See `Backend`."""
-        return _features.progress(self.carry.step, self.total_steps)
+        return _features.progress(self.carry.step, *self.horizon)
 
     def alpha(self) -> float:
         """See `Backend`."""
         return float(self.carry.lr)
 
-    def extend(self, total_steps: int) -> None:
+    def set_horizon(self, horizon: Horizon) -> None:
         """See `Backend`. The history grows; a step that was captured before still writes into the old, shorter one."""
-        self.total_steps.fill_(total_steps)
-        size = min(total_steps + SPARE_STEPS, MOST_STEPS)
+        for place, number in zip(self.horizon, horizon, strict=True):
+            place.fill_(number)
+        size = min(horizon.total_steps + SPARE_STEPS, MOST_STEPS)
         if size > len(self.history):
-            self.retired.append(self.history)
+            size = min(max(size, 2 * len(self.history)), MOST_STEPS)  # an end that moves often copies seldom
+            self.retired.append((self.history, self.losses))
             self.history = torch.full((size,), math.nan, dtype=torch.float32, device=self.device)
-            self.history[: len(self.retired[-1])] = self.retired[-1]
+            self.losses = torch.zeros_like(self.history)
+            for new, old in zip((self.history, self.losses), self.retired[-1], strict=True):
+                new[: len(old)] = old
+
+    def losses_since(self, calls: int) -> list[float]:
+        """The losses after the first `calls`, 0 where they are not known; waits for the device."""
+        kept = min(int(self._calls()), len(self.losses) - 1)
+        return self.losses[min(calls, kept) : kept].tolist()
 
     def status(self) -> Status:
         """See `Backend`."""
@@ -195,7 +209,7 @@ class DeviceBackend:
     def _view(self, memory: Tensor) -> None:
         """Name the places of `counts` and `values`."""
         self.carry = Carry._make((*self.counts[:5], *self.values, memory))
-        self.total_steps = self.counts[5]
+        self.horizon = Horizon._make(self.counts[5:])
 
     def _try_kernel(self) -> None:
         """Compile on copies, before any graph capture. Without a C compiler, use torch calls."""
@@ -217,6 +231,7 @@ class DeviceBackend:
             "group_lrs": self.group_lrs,
             "ratios": self.ratios,
             "history": self.history,
+            "losses": self.losses,
             "ratio": self.ratio,
         }
 
@@ -244,7 +259,8 @@ def fused_members(rule: Rule, members: int, device: torch.device) -> Any:
     if fused is None:
         return None
     state = rule.schedule.net.initial_state().to(device)
-    counts = torch.ones(members, 6, dtype=torch.int64, device=device)
+    counts = torch.zeros(members, COUNTS, dtype=torch.int64, device=device)
+    counts[:, 5] = 1
     numbers = torch.ones(members, 3, device=device)
     memory = state.expand(members, *state.shape).clone()
     try:

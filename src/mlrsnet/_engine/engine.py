@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from mlrsnet import _weights
 from mlrsnet._engine import counted, measured, relative, shards
-from mlrsnet._engine.contract import Backend, Rule, Snapshot
+from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
@@ -19,11 +19,19 @@ from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
+from mlrsnet._engine.vital_signs import Sign, VitalSigns
+from mlrsnet._features import Horizon
 from mlrsnet.gamma import momentum_scale, optimizer_scale
+
+OPEN_STEPS, OPEN_GROWTH = 1000, 16
+"""A training without an end plans for so many steps first, then for a sixteenth more whenever half of them are over."""
 
 
 class Engine:
     """Sets the LRs of an optimizer, one loss at a time.
+
+    `horizon` says how progress goes to its end. `planned_steps` is T in the law of a measured range and in its window. A
+    training whose end is open plans for about twice the steps so far: whenever half of them are over, the plan grows.
 
     The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
     `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
@@ -32,9 +40,10 @@ class Engine:
     Args:
         optimizer: the one that owns the parameter groups.
         rule: what decides an LR.
-        total_steps: optimizer steps of the whole training.
+        total_steps: optimizer steps of the whole training; None if nobody knows.
         initial_loss: f_0; the first finite loss if None.
         on_nonfinite: `hold` keeps the last LR, `raise` raises.
+        on_stuck: `warn` or `raise` if the training will come to nothing.
         process_group: ranks whose losses are averaged.
     """
 
@@ -42,14 +51,19 @@ class Engine:
         self,
         optimizer: Optimizer,
         rule: Rule,
-        total_steps: int,
+        total_steps: int | None,
         *,
         initial_loss: float | None = None,
         on_nonfinite: str = "hold",
+        on_stuck: str = "warn",
         process_group: Group = None,
     ) -> None:
-        self.optimizer, self.rule, self.total_steps = optimizer, rule, total_steps
-        self.on_nonfinite, self.steps = on_nonfinite, 0
+        self.optimizer, self.rule, self.is_open = optimizer, rule, total_steps is None
+        total_steps = OPEN_STEPS if total_steps is None else total_steps
+        self.horizon, self.planned_steps, self.is_annealing = Horizon(total_steps), total_steps, False
+        self.skipped = 0  # losses that did not count before an annealing began
+        self.on_nonfinite, self.on_stuck, self.steps = on_nonfinite, on_stuck, 0
+        self.vital_signs, self.signs_seen = VitalSigns(total_steps), 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
@@ -70,6 +84,11 @@ class Engine:
 
     def advance(self, loss: float | Tensor) -> None:
         """Set the LRs for the optimizer step that follows, from its loss."""
+        if self.is_open and is_captured(loss):
+            raise RuntimeError(
+                "total_steps=None cannot be captured in a graph, since the host moves the end as it sees steps: pass a "
+                "total_steps that is long enough, and call anneal(steps) when the training should end"
+            )
         self.follow_groups()
         if self.is_relative:
             self._measure()
@@ -81,16 +100,27 @@ class Engine:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
         self.steps += 1
-        if self.backend.on_host and self.problems.are_new(self.backend.carry.counters):
-            self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
+        if self.is_open and 2 * self.steps >= self.planned_steps:
+            self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
+        if self.backend.on_host:
+            if self.problems.are_new(self.backend.carry.counters):
+                self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
+            self._tell(self.vital_signs.see(float(loss), self.planned_steps))
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the training ends."""
+        return int(self.horizon.total_steps)
 
     def extend(self, total_steps: int) -> None:
         """Set the number of steps of the whole training."""
-        self.total_steps = total_steps
-        self.backend.extend(total_steps)
-        if self.meter is not None:
-            self.meter.extend(total_steps)
-        self._set_scale()
+        self._follow(Horizon(total_steps), total_steps)
+
+    def anneal(self, steps: int) -> None:
+        """End the training in `steps` more steps; waits for the device."""
+        status = self.backend.status()
+        self.is_annealing, self.is_open, self.skipped = True, False, _skipped(status)
+        self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
 
     def check_measured(self, steps: int) -> None:
         """Warn once if the range could not be measured in this many steps; waits for the device."""
@@ -99,12 +129,22 @@ class Engine:
         if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
+    def check_vital_signs(self) -> None:
+        """Look at the losses that came since the last call, on a device; waits for it. On the host, every step does so."""
+        if isinstance(self.backend, DeviceBackend):
+            for loss in self.backend.losses_since(self.signs_seen):
+                self.signs_seen += 1
+                self._tell(self.vital_signs.see(loss, self.planned_steps))
+
     def check_end(self, steps: int) -> None:
         """Warn once if the training goes on after its end."""
-        if steps > self.total_steps:
+        if not self.is_open and steps - self.skipped > self.total_steps:
             self.problems.warn_once(
                 "end",
-                f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
+                f"step {steps} is past the end that LearnedLR.anneal(steps) set, step {self.total_steps}; the LR stays where it "
+                "ended: stop the training there, or call anneal(steps) again before it"
+                if self.is_annealing
+                else f"step {steps} is past total_steps={self.total_steps}, which counts optimizer steps, not epochs; the schedule "
                 "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps)",
             )
 
@@ -130,20 +170,24 @@ class Engine:
         self,
         saved: Snapshot,
         steps: int,
-        total_steps: int,
+        horizon: Horizon,
+        planned_steps: int,
         mean: tuple[float, float] = (0.0, 0.0),
         known: tuple[int, int] = (1, 1),
         measured_steps: int = 0,
         shrink: Tensor | None = None,
     ) -> None:
-        """Continue from a snapshot, without repeating its warnings.
+        """Continue from a snapshot, without repeating its warnings. `planned_steps`: for which the range and the windows are.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
         `measured_steps`: those of the meter; `shrink`: of `Meter.counted`.
         """
         self.steps, (self.depth, self.parameters) = steps, known
-        self.extend(total_steps)
+        self._follow(horizon, planned_steps)
         self.backend.restore(saved)
+        self.skipped = _skipped(saved) if self.is_annealing else 0
+        self.signs_seen = saved["step"] + _skipped(saved)
+        self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
         self.bind()
@@ -151,6 +195,22 @@ class Engine:
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
             self.meter.restore(mean, measured_steps, torch.ones(0) if shrink is None else shrink)
+
+    def _follow(self, horizon: Horizon, planned_steps: int) -> None:
+        """Set where progress goes, and for how many steps the range and the windows are."""
+        self.horizon, self.planned_steps = horizon, planned_steps
+        self.backend.set_horizon(horizon)
+        if self.meter is not None:
+            self.meter.extend(planned_steps)
+        self._set_scale()
+
+    def _tell(self, sign: Sign | None) -> None:
+        """Warn about a sign, or raise."""
+        if sign is None:
+            return
+        if self.on_stuck == "raise":
+            raise RuntimeError(f"{sign.message}; on_stuck='warn' goes on")
+        self.problems.warn_once(sign.kind, f"{sign.message}; on_stuck='raise' would stop here")
 
     def _look_at_weights(self) -> None:
         """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""
@@ -165,7 +225,7 @@ class Engine:
         """Carry the range over to the optimizer."""
         reference = reference_group(self.optimizer)
         if self.is_measured:
-            law = self.rule.schedule.card.gamma.law(self.total_steps, self.parameters, self.depth)
+            law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
             self.backend.optimizer_scale = law * momentum_scale(reference)
         elif not self.is_relative:
             self.backend.optimizer_scale = optimizer_scale(reference)
@@ -210,3 +270,8 @@ class Engine:
         self.__dict__.update(state)
         self.bind()
         self._listen()
+
+
+def _skipped(status: Status) -> int:
+    """Losses that did not count."""
+    return status["nonfinite"] + status["unusable"]

@@ -14,6 +14,7 @@ from mlrsnet._engine.contract import Moment, Rule, Snapshot, Status
 from mlrsnet._engine.groups import set_lr
 from mlrsnet._engine.host_nets import host_net
 from mlrsnet._engine.step import Carry, advance, begin, status_of
+from mlrsnet._features import Horizon
 from mlrsnet._numbers import HOST
 from mlrsnet.nets import ScheduleNet
 
@@ -24,7 +25,7 @@ class HostBackend:
     on_host = True
 
     def __init__(self, rule: Rule, total_steps: int, initial_loss: float | None, lr: float) -> None:
-        self.rule, self.total_steps = rule, total_steps
+        self.rule, self.horizon = rule, Horizon(total_steps)
         self.optimizer_scale, self.ratio = 1.0, relative.initial_ratio(rule)
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.carry = begin(self.nets[0].net.initial_state().numpy(), lr)
@@ -62,7 +63,7 @@ class HostBackend:
 
     def moment(self, loss: float) -> Moment:
         """See `Backend`."""
-        return contract.moment(self, self.status(), self.total_steps, loss)
+        return contract.moment(self, self.status(), self.horizon, loss)
 
     def set_weights(self, nets: Sequence[ScheduleNet]) -> None:
         """See `Backend`."""
@@ -79,15 +80,15 @@ class HostBackend:
 
     def progress(self) -> float:
         """See `Backend`."""
-        return float(_features.progress(self.carry.step, self.total_steps))
+        return float(_features.progress(self.carry.step, *self.horizon))
 
     def alpha(self) -> float:
         """See `Backend`."""
         return float(self.carry.lr)
 
-    def extend(self, total_steps: int) -> None:
+    def set_horizon(self, horizon: Horizon) -> None:
         """See `Backend`."""
-        self.total_steps = total_steps
+        self.horizon = horizon
 
     def status(self) -> Status:
         """See `Backend`."""
@@ -107,7 +108,7 @@ class HostBackend:
 
     def _advance(self, loss: float) -> Carry:
         scale = self.rule.scale * self.optimizer_scale * self.ratio
-        return advance(self.rule, self.carry, loss, self.total_steps, scale, self._network, HOST)
+        return advance(self.rule, self.carry, loss, self.horizon, scale, self._network, HOST)
 
     def _network(self, scaled: float, progress: float, phase: int, memory: Any) -> tuple[float, Any]:
         return self.nets[phase].predict(scaled, progress, memory)

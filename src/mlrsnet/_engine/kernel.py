@@ -129,7 +129,7 @@ def _decay(
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
 def _step(
-    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, scales, num_classes,
+    loss_pointer, counts, values, memory, weights, group_lrs, ratios, history, losses, scales, num_classes,
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     smallest_loss, smallest_spread, fast_window, slow_window,
@@ -137,18 +137,19 @@ def _step(
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
-    DECAY: tl.constexpr, MEMORY: tl.constexpr,
+    DECAY: tl.constexpr, MEMORY: tl.constexpr, PROGRESS_UNIT: tl.constexpr,
     STRIDE: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, MEMBERS: tl.constexpr,
 ):  # fmt: skip
     if MEMBERS:  # each member has its own loss, state, weights, scale and number of classes
         member = tl.program_id(0)
         loss_pointer += member
-        counts += 6 * member
+        counts += 8 * member
         values += 3 * member
         memory += MEMORY * member
         weights += PHASES * STRIDE * member
         group_lrs += num_groups * member
         history += history_size * member
+        losses += history_size * member
         scales += member
         classes = tl.load(num_classes + member)
         log_classes = tl.log(classes)
@@ -157,12 +158,14 @@ def _step(
     loss = tl.load(loss_pointer).to(tl.float32)
     step, last_phase = tl.load(counts), tl.load(counts + 1)
     nonfinite, unusable, outside = tl.load(counts + 2), tl.load(counts + 3), tl.load(counts + 4)
-    total_steps = tl.load(counts + 5)
+    total_steps, begin, start = tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
     first_loss, last_gamma, last_lr = tl.load(values), tl.load(values + 1), tl.load(values + 2)
 
     finite = tl.abs(loss) < float("inf")  # false for NaN
     initial_loss = tl.where(first_loss == first_loss, first_loss, loss)
-    phase = tl.minimum(PHASES * step // total_steps, PHASES - 1)
+    passed, length = step - begin, total_steps - begin
+    parts = start * length + (PROGRESS_UNIT - start) * passed
+    phase = tl.minimum(PHASES * parts // (PROGRESS_UNIT * length), PHASES - 1)
 
     begins = last_phase < 0
     renews = begins
@@ -185,7 +188,8 @@ def _step(
     taken = finite & usable
 
     scaled = tl.where(taken, loss / divisor, 0.0)
-    progress = tl.minimum(step, total_steps - 1).to(tl.float32) / total_steps.to(tl.float32)
+    share = start.to(tl.float32) / PROGRESS_UNIT
+    progress = share + (1.0 - share) * (tl.minimum(passed, length - 1).to(tl.float32) / length.to(tl.float32))
     clipped = tl.minimum(tl.maximum(scaled, -largest_feature), largest_feature)
 
     averages = memory + 2 * LAYERS * HIDDEN
@@ -245,7 +249,9 @@ def _step(
     present = groups < num_groups
     last_lrs = tl.load(group_lrs + groups, mask=present)
     tl.store(group_lrs + groups, tl.where(taken, lr * tl.load(ratios + groups, mask=present), last_lrs), mask=present)
-    tl.store(history + tl.minimum(step + nonfinite + unusable, history_size - 1), lr)
+    place = tl.minimum(step + nonfinite + unusable, history_size - 1)
+    tl.store(history + place, lr)
+    tl.store(losses + place, loss)
     tl.store(counts, step + taken)
     tl.store(counts + 1, tl.where(taken, phase, last_phase))
     tl.store(counts + 2, nonfinite + (finite == 0))
@@ -304,6 +310,7 @@ class FusedStep:
             "TREND": isinstance(net, TrendNet),
             "DECAY": is_decay,
             "MEMORY": net.initial_state().numel(),
+            "PROGRESS_UNIT": _features.PROGRESS_UNIT,
             "STRIDE": self.weights.shape[1],
             "BLOCK": self.block,
         }
@@ -335,20 +342,21 @@ class FusedStep:
         group_lrs: Tensor,
         ratios: Tensor,
         history: Tensor,
+        losses: Tensor,
         ratio: Tensor,
     ) -> None:
         """Take one step, in place."""
         groups = len(group_lrs)
         _step[(1,)](
-            loss, counts, values, memory, self.weights, group_lrs, ratios, history, ratio, loss, len(history), groups, scale,
-            *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
+            loss, counts, values, memory, self.weights, group_lrs, ratios, history, losses, ratio, loss, len(history), groups,
+            scale, *self.numbers, GROUPS=triton.next_power_of_2(groups), MEMBERS=False, num_warps=NUM_WARPS, **self.constants,
         )  # fmt: skip
 
 
 class FusedMembers:
     """The kernel for a population: networks of one description, one block each. The caller owns the buffers.
 
-    counts (members, 6), values (members, 3), memory (members, layers, 2, hidden): a row per member, laid out as `_step`
+    counts (members, 8), values (members, 3), memory (members, layers, 2, hidden): a row per member, laid out as `_step`
     reads it.
     """
 
@@ -356,7 +364,7 @@ class FusedMembers:
         self.step, net = step, step.rule.schedule.net
         self.weights = step.weights.new_empty(members, step.weights.shape[1])
         self.ratios = self.weights.new_ones(1)
-        self.unused = self.weights.new_empty(members, 1)
+        self.unused, self.unlooked = self.weights.new_empty(2, members, 1)
         self.constant, *places = (part.to(self.weights.device) for part in _places(net, step.block))
         self.places = [(place.clamp(min=0), place >= 0) for place in places]
 
@@ -380,8 +388,8 @@ class FusedMembers:
         """Take one step of all members, in place."""
         step = self.step
         _step[(len(losses),)](
-            losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, scales, num_classes, 1, 1, 1.0,
-            *step.numbers, GROUPS=1, MEMBERS=True, num_warps=NUM_WARPS, **step.constants,
+            losses, counts, values, memory, self.weights, self.unused, self.ratios, self.unused, self.unlooked, scales, num_classes,
+            1, 1, 1.0, *step.numbers, GROUPS=1, MEMBERS=True, num_warps=NUM_WARPS, **step.constants,
         )  # fmt: skip
 
 

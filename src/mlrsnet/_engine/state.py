@@ -10,19 +10,25 @@ import torch
 from mlrsnet import _check
 from mlrsnet._engine.contract import Rule, Snapshot
 from mlrsnet._engine.engine import Engine
+from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
 VERSION = 1
+EXTEND = "extend(total_steps) to prolong it"
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
 MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "measured_steps", "shrink")
 """Of schedules with a measured range only, so that states of the others are those of version 0.1."""
+PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
+"""Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`."""
 
 
 def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
     engine.problems.warn_counted(snapshot, engine.rule.schedule.card)
+    if engine.on_stuck == "warn":  # whatever happens, a state can be saved
+        engine.check_vital_signs()
     return {
         "version": VERSION,
         "schedule": schedule_number(engine.rule.schedule),
@@ -32,6 +38,7 @@ def save(engine: Engine) -> dict[str, Any]:
         **_numbers(engine.rule),
         **snapshot,
         **_measured(engine),
+        **_plan(engine),
     }
 
 
@@ -39,11 +46,14 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
     """Continue from what `save` returned, with a warning about arguments that differ."""
     state = dict(saved)
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
+    plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
+    is_open = bool(state.pop("open_ended", False))
     _check_state(state, engine.rule.schedule)
-    if state["total_steps"] != engine.total_steps:
+    planned = plan.get("planned_steps", state["total_steps"])
+    if not engine.is_open and (is_open or planned != engine.planned_steps):
         _check.warn(
-            f"the saved run had total_steps={state['total_steps']}, which replaces {engine.total_steps}; "
-            "call extend(total_steps) to prolong it"
+            f"the saved run had total_steps={None if is_open else planned}, which replaces {engine.planned_steps}; "
+            f"call {'anneal(steps) to end it' if is_open else 'anneal(steps) to prolong it' if plan else EXTEND}"
         )
     for name, value in _numbers(engine.rule).items():
         if numbers.get(name, value) != value:
@@ -53,10 +63,12 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
             )
     engine.losses.pending = state["pending"].tolist()
     total, weight, depth, parameters, steps, shrink = (state.get(name, 1) for name in MEASURED_KEYS)
+    engine.is_annealing, engine.is_open = bool(plan), is_open
     engine.restore(
         state,  # type: ignore[arg-type]
         state["last_epoch"],
-        state["total_steps"],
+        Horizon(state["total_steps"], plan.get("anneal_begin", 0), plan.get("anneal_start", 0)),
+        planned,
         (total, weight),
         (depth, parameters),
         steps,
@@ -71,6 +83,15 @@ def _measured(engine: Engine) -> dict[str, Any]:
     numbers, shrink = engine.meter.numbers(), engine.meter.counted.shrink.cpu().clone()
     known = (engine.depth, engine.parameters, engine.meter.steps)
     return dict(zip(MEASURED_KEYS, (*numbers, *known, shrink), strict=True))
+
+
+def _plan(engine: Engine) -> dict[str, int]:
+    """What only a run with another end than planned has."""
+    if engine.is_open:
+        return {"open_ended": 1}
+    if not engine.is_annealing:
+        return {}
+    return dict(zip(PLAN_KEYS, (engine.planned_steps, engine.horizon.begin, engine.horizon.start), strict=True))
 
 
 def schedule_number(schedule: Schedule) -> int:

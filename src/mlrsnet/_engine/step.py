@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mlrsnet import _features
 from mlrsnet._engine.contract import Rule, Status
+from mlrsnet._features import Horizon
 from mlrsnet._numbers import Operations
 
 Network = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
@@ -50,7 +51,7 @@ def advance(
     rule: Rule,
     carry: Carry,
     loss: Any,
-    total_steps: Any,
+    horizon: Horizon,
     scale: Any,
     network: Network,
     operations: Operations,
@@ -67,7 +68,7 @@ def advance(
         rule: what decides the LR.
         carry: from the step before.
         loss: of this step.
-        total_steps: of the whole training.
+        horizon: when the training ends, and how progress goes there.
         scale: the rule's scale, times the optimizer's, times |w| / |d| if the range is relative or measured.
         network: the schedule's networks.
         operations: `HOST` or `DEVICE`, as the numbers are.
@@ -77,7 +78,7 @@ def advance(
     classes = rule.num_classes if num_classes is None else num_classes
     finite = o.isfinite(loss)
     initial_loss = o.where(o.isnan(carry.initial_loss), loss, carry.initial_loss)
-    phase = _features.phase_index(carry.step, total_steps, phases, o)
+    phase = _features.phase_index(carry.step, horizon.total_steps, phases, o, horizon.begin, horizon.start)
 
     begins = carry.phase < 0
     renews = begins | (phase != carry.phase) if card.gamma.policy == "per-phase" else begins
@@ -90,7 +91,7 @@ def advance(
     scaled = o.where(taken, loss / o.where(taken, divisor, 1.0), 0.0)
     low, high = card.warn_outside
     outside = taken & ((scaled < low) | (scaled > high))
-    factor, memory = network(scaled, _features.progress(carry.step, total_steps), phase, carry.memory)
+    factor, memory = network(scaled, _features.progress(carry.step, *horizon), phase, carry.memory)
     lr = o.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)
     return Carry(
         step=carry.step + taken,

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from mlrsnet import _features
 from mlrsnet._engine.contract import Rule
-from mlrsnet._engine.device import advance_on_device, fused_members
+from mlrsnet._engine.device import COUNTS, advance_on_device, fused_members
 from mlrsnet._engine.step import Carry, begin
+from mlrsnet._features import Horizon
 from mlrsnet._numbers import DEVICE
 from mlrsnet.schedule import Schedule
 
@@ -75,7 +76,7 @@ class Networks:
             for name, weight in schedule.net.named_parameters()
         }
         state = schedule.net.initial_state().to(device, dtype)
-        self.counts = torch.zeros(members, 6, dtype=torch.int64, device=device)
+        self.counts = torch.zeros(members, COUNTS, dtype=torch.int64, device=device)
         self.values = torch.empty(members, 3, dtype=dtype, device=device)
         self.memory = state.expand(members, *state.shape).clone()
         self.carry = Carry._make((*self.counts[:, :5].unbind(1), *self.values.unbind(1), self.memory))
@@ -130,7 +131,7 @@ class Networks:
     def _advance_one(
         self, weights: dict[str, Tensor], carry: Carry, loss: Tensor, scale: Tensor, num_classes: Tensor
     ) -> Carry:
-        return advance_on_device(self.rule, weights, carry, loss, self.total_steps, scale, num_classes)
+        return advance_on_device(self.rule, weights, carry, loss, Horizon(self.total_steps), scale, num_classes)
 
 
 class Table:

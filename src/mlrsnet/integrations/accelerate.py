@@ -63,7 +63,7 @@ class AcceleratedLR(LearnedLR):
         optimizer: Optimizer,
         schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         *,
-        total_steps: int,
+        total_steps: int | None,
         **options: Any,
     ) -> None:
         if not isinstance(accelerator, Accelerator):

@@ -152,7 +152,12 @@ class LearnedLRCallback(TrainerCallback):
             )
 
     def _check_horizon(self, lr: LearnedLR, max_steps: int) -> None:
-        """The horizon is the user's total_steps, or else the Trainer's, also when a run is resumed with more steps."""
+        """The horizon is the user's total_steps, or else the Trainer's, also when a run is resumed with more steps.
+
+        `LearnedLR.anneal` sets another, and a run may have none yet.
+        """
+        if lr.is_annealing or not lr.has_end:
+            return
         horizon = max_steps if self._settings["total_steps"] is None else self._settings["total_steps"]
         if lr is self._created and lr.total_steps < horizon:
             lr.extend(horizon)

@@ -46,7 +46,8 @@ class LearnedLRCallback(Resumable):
         state = self._loaded or self.state_dict()
         if not state:
             return LearnedLR(optimizer, total_steps=self._rest(trainer), **self._arguments)
-        lr = LearnedLR(optimizer, total_steps=state.get("total_steps", 1), **self._arguments)
+        planned = state.get("planned_steps", state.get("total_steps", 1))
+        lr = LearnedLR(optimizer, total_steps=planned, **self._arguments)
         lr.load_state_dict(state)
         self._prolong(trainer, lr)
         return lr

@@ -66,7 +66,9 @@ class Resumable(LossFeed):
         return max(1, horizon - done)
 
     def _prolong(self, trainer: Any, lr: LearnedLR) -> None:
-        """Update the horizon of a schedule that continues."""
+        """Update the horizon of a schedule that continues, unless `LearnedLR.anneal` has set it."""
+        if lr.is_annealing:
+            return
         horizon = self._horizon(trainer)
         if horizon > lr.total_steps:
             _check.warn(

@@ -1,0 +1,157 @@
+"""Signs that a training will come to nothing, from its losses alone. Plain numbers, for any schedule.
+
+Three signs, each told once:
+
+    stuck       the loss is where it began, after 20 % of the training
+    exploding   its average is more than 3 times its first level, after the warm-up
+    lost        10 losses in a row were not finite
+
+A loss that is 0 or negative has no level to compare with: then only the last is looked for. The same holds for runs that were
+resumed, whose first losses are not known.
+"""
+
+import math
+from typing import NamedTuple
+
+from mlrsnet._features import WARMUP
+
+FIRST = 10
+"""The first level is the mean of so many losses."""
+
+SHARE, SHORTEST = 20, 20
+"""Losses are compared in blocks of a 20th of the training, and of at least 20."""
+
+STUCK_AFTER, STUCK_STEPS = 0.2, 100
+"""Before this share of the training, and before so many steps, a loss need not have fallen."""
+
+SURE, SURE_TIMES, HIGHER = 0.005, 3, 1.1
+"""A loss is stuck if it did not fall, if a fall of 0.5 % would have been seen in spite of the noise (3 standard errors), and if it
+is at most 1.1 times as high as it was; all that in two blocks in a row."""
+
+EXPLODED, SPIKE, EXPLODE_STEPS, KEEP = 3.0, 10.0, 50, 0.95
+"""A loss has exploded if its average over about 20 losses is 3 times the first level and its noise. One loss counts as at most
+10 times the first level."""
+
+LOST = 10
+"""Losses in a row that are not finite."""
+
+
+class Sign(NamedTuple):
+    """What is wrong, as a name and in words."""
+
+    kind: str
+    message: str
+
+
+class Block:
+    """Mean and variance of some losses.
+
+    >>> block = Block()
+    >>> for loss in (1.0, 2.0, 3.0):
+    ...     block.add(loss)
+    >>> block.mean, block.variance
+    (2.0, 1.0)
+    """
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def add(self, loss: float) -> None:
+        """One more."""
+        self.count += 1
+        difference = loss - self.mean
+        self.mean += difference / self.count
+        self.squares += difference * (loss - self.mean)
+
+    @property
+    def variance(self) -> float:
+        """Of the losses; infinite before the second."""
+        return self.squares / (self.count - 1) if self.count > 1 else math.inf
+
+
+class VitalSigns:
+    """Watches one loss after another.
+
+    Args:
+        total_steps: of the training as planned.
+        knows_begin: whether the first loss that it sees is the training's first.
+    """
+
+    def __init__(self, total_steps: int, *, knows_begin: bool = True) -> None:
+        self.size = max(SHORTEST, total_steps // SHARE)
+        self.compares, self.count, self.lost, self.in_a_row = knows_begin, 0, 0, 0
+        self.first, self.early, self.recent = Block(), Block(), Block()
+        self.average = 0.0
+        self.told: set[str] = set()
+
+    def see(self, loss: float, total_steps: int) -> Sign | None:
+        """One more loss: a sign that was not told before, or None. `total_steps`: as planned now."""
+        if not math.isfinite(loss):
+            self.lost += 1
+            return self._tell(Sign("lost", _lost(self.lost))) if self.lost >= LOST else None
+        self.lost = 0
+        self.compares = self.compares and loss > 0
+        if not self.compares:
+            return None
+        self.count += 1
+        if self.count <= FIRST:
+            self.first.add(loss)
+            self.average = self.first.mean
+        else:
+            self.average += (1 - KEEP) * (min(loss, SPIKE * self.first.mean) - self.average)
+        if self.count > max(EXPLODE_STEPS, WARMUP * total_steps) and self._has_exploded():
+            return self._tell(Sign("exploding", _exploding(self.average, self.first.mean)))
+        if self.early.count < self.size:
+            self.early.add(loss)
+            return None
+        self.recent.add(loss)
+        if self.recent.count < self.size:
+            return None
+        recent, self.recent = self.recent, Block()
+        self.in_a_row = self.in_a_row + 1 if self._is_stuck(recent) else 0
+        if self.count >= max(STUCK_STEPS, STUCK_AFTER * total_steps) and self.in_a_row >= 2:
+            return self._tell(Sign("stuck", _stuck(recent, self.early)))
+        return None
+
+    def _has_exploded(self) -> bool:
+        """Whether the average is far above the first level, and its noise."""
+        return self.average > EXPLODED * (self.first.mean + 2 * math.sqrt(self.first.variance / FIRST))
+
+    def _is_stuck(self, recent: Block) -> bool:
+        """Whether a block of losses equals those before, too surely for chance."""
+        level = self.early.mean
+        error = math.sqrt((self.early.variance + recent.variance) / self.size)
+        fell_at_once = recent.mean < self.first.mean - 2 * math.sqrt(recent.variance / FIRST)
+        return (
+            level - error / 2 <= recent.mean <= HIGHER * level
+            and SURE_TIMES * error < SURE * level
+            and not fell_at_once
+        )
+
+    def _tell(self, sign: Sign) -> Sign | None:
+        if sign.kind in self.told:
+            return None
+        self.told.add(sign.kind)
+        return sign
+
+
+def _stuck(recent: Block, early: Block) -> str:
+    return (
+        f"the loss does not fall: its mean over the last {recent.count} losses is {recent.mean:.4g}, and was {early.mean:.4g} over "
+        f"the first {early.count}. Check that the optimizer has the model's parameters, and that inputs are normalised and belong "
+        "to their targets; then try scale=0.1 and scale=10, or another initialisation"
+    )
+
+
+def _exploding(average: float, first: float) -> str:
+    return (
+        f"the loss grows: its average is {average:.4g}, and was {first:.4g} over the first {FIRST} losses. Try a smaller scale=, "
+        "such as 0.3, or max_lr=, or clip the gradients; go back to weights from before it grew"
+    )
+
+
+def _lost(losses: int) -> str:
+    return (
+        f"{losses} losses in a row were not finite, so the weights are probably lost: go back to a checkpoint from before, with a "
+        "smaller scale=, such as 0.3, or clip the gradients; torch.autograd.set_detect_anomaly(True) finds the first NaN"
+    )

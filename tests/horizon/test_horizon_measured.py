@@ -59,7 +59,7 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
     indices, _ = Batches(chosen).take(STEPS)
     shape = factors("linear", STEPS, 1, warmup=0.2)
     scale = optimizer_scale if structure == "absolute" else math.sqrt((1 - momentum) / (1 + momentum))
-    keep, level_keep = math.exp(-1 / (0.1 * STEPS)), math.exp(-1 / max(SHORTEST, LEVEL * STEPS))
+    keep, level_keep = math.exp(-1 / (0.1 * STEPS)), math.exp(-min(1 / STEPS / LEVEL, 1 / SHORTEST))
     mean, weight = dict.fromkeys(map(id, model.parameters()), 0.0), 0.0
     level_sum = level_weight = 0.0
     lowest, settled, shrink = math.inf, None, None
@@ -69,9 +69,10 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())
-        level_sum = level_keep * level_sum + (1 - level_keep) * losses[-1]
-        level_weight = level_keep * level_weight + 1 - level_keep
-        level = level_sum / level_weight / losses[0]
+        if step:  # no progress has passed before the first one
+            level_sum = level_keep * level_sum + (1 - level_keep) * losses[-1]
+            level_weight = level_keep * level_weight + 1 - level_keep
+        level = level_sum / level_weight / losses[0] if step else 1.0
         if level_weight > SETTLED:
             lowest, settled = min(lowest, level), settled or level
         reads = min(1, level) ** fall_power * min(1.0, lowest / level) ** rise_power

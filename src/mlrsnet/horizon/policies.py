@@ -3,7 +3,6 @@
 Policies work on the device and in place, and never wait for it.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -17,9 +16,6 @@ from mlrsnet._engine.step import Carry, begin
 from mlrsnet._features import Horizon
 from mlrsnet._numbers import DEVICE
 from mlrsnet.schedule import Schedule
-
-SETTLED = 0.3
-"""An average counts as settled when it has seen this share of its window."""
 
 
 class Policy(Protocol):
@@ -167,50 +163,32 @@ class Table:
 
 
 class Decays(Table):
-    """A table of sizes, with the loss read in three ways: r = peak * scale * factor * fall^q * rise^p * max(k, gain).
-
-    fall = min(1, average loss / first loss), rise = lowest average so far / average, both at least `SMALLEST`. The average looks
-    back over `WINDOW` of the training, at least over `SHORTEST` steps. gain = 1 - average / settled
-    / (1 - `MARGIN`): how far the loss has fallen since its average settled, beyond a margin for noise; k = 1 does not wait for it.
+    """A table of sizes, in which the loss is read as a `DecayNet` reads it: r = peak * scale * factor * what `Level.factor` says.
 
     Args:
         peaks: (members,) sizes, on the device and in the type of the losses.
-        powers: (members, 3) q, p and k; 0, 0 and 1 do not read the loss.
+        powers: (members, 3) of the fall and the rise, and the share k to wait with; 0, 0 and 1 do not read the loss.
         structures: (members) of `measured.STRUCTURES`.
         most_steps: room for factors.
     """
 
-    WINDOW, SHORTEST, SMALLEST, MARGIN = 0.05, 10, 1e-4, 0.1
-
     def __init__(self, peaks: Tensor, powers: Tensor, structures: Sequence[str], most_steps: int) -> None:
         super().__init__(peaks, most_steps)
         self.powers, self.structures = powers, structures
-        self.first, self.sum, self.lowest = torch.ones_like(peaks), torch.zeros_like(peaks), torch.zeros_like(peaks)
-        self.settled = torch.zeros_like(peaks)
-        self.total, self.keep = peaks.new_zeros(()), peaks.new_zeros(())
+        self.level = peaks.new_zeros(len(_features.Level._fields), len(peaks))
+        self.total_steps = peaks.new_ones(())
 
     def begin(self, total_steps: int, scale: Tensor, num_classes: Tensor) -> None:
         """See `Policy`."""
         super().begin(total_steps, scale, num_classes)
-        self.sum.zero_()
-        self.total.zero_()
-        self.lowest.fill_(torch.inf)
-        self.settled.fill_(torch.nan)
-        self.keep.fill_(math.exp(-1 / max(self.SHORTEST, self.WINDOW * total_steps)))
+        self.total_steps.fill_(total_steps)
+        self.level.zero_()
+        self.level[-1] = 1 - self.powers[:, 2]
 
     def lrs(self, losses: Tensor) -> Tensor:
         """See `Policy`."""
         losses = losses.to(self.peaks)
-        self.first.copy_(torch.where(self.step == 0, losses, self.first))
-        known = torch.nan_to_num(losses, nan=torch.inf).clamp(max=100 * self.first.abs())
-        self.sum.mul_(self.keep).add_(known * (1 - self.keep))
-        self.total.mul_(self.keep).add_(1 - self.keep)
-        level = (self.sum / self.total / self.first).clamp(min=self.SMALLEST)
-        settled = self.total > SETTLED
-        self.settled.copy_(torch.where(settled & self.settled.isnan(), level, self.settled))
-        gain = 1 - level / self.settled / (1 - self.MARGIN)
-        waits = torch.maximum(self.powers[:, 2], torch.nan_to_num(gain, nan=0.0).clamp(0, 1))
-        self.lowest.copy_(torch.where(settled, torch.minimum(self.lowest, level), self.lowest))
-        rise = (self.lowest / level).clamp(self.SMALLEST, 1.0)
-        fall = level.clamp(max=1.0)
-        return super().lrs(losses) * fall ** self.powers[:, 0] * rise ** self.powers[:, 1] * waits
+        progress = (self.step / self.total_steps).expand_as(losses)
+        level = _features.Level(*self.level).after(losses, progress, DEVICE)
+        self.level.copy_(torch.stack(level))
+        return super().lrs(losses) * level.factor(self.powers[:, 0], self.powers[:, 1], DEVICE)

@@ -7,7 +7,7 @@ from mlrsnet.horizon.measured import STRUCTURES
 
 SIZES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 READING = (0.1, 3.0)
-"""Powers of the fall and the rise of the loss; see `horizon.policies.Decays`."""
+"""Powers of the fall and the rise of the loss."""
 
 LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """For plain SGD; carried over to other optimizers by `gamma.optimizer_scale`."""
@@ -15,10 +15,10 @@ LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class Column:
-    """A linear decay with 5 % warm-up, times powers of the fall and the rise of the loss; see `horizon.policies.Decays`.
+    """A linear decay with 5 % warm-up, times powers of the fall and the rise of the loss; see `_features.Level`.
 
     structure: see `horizon.measured`. size: r, or the LR of plain SGD if absolute. fall, rise: q and p; 0 does not read the
-    loss.
+    loss. wait: k; 1 does not wait for the loss to fall.
     """
 
     structure: str

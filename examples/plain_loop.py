@@ -10,7 +10,7 @@ images, labels = torch.randn(640, 20), torch.randint(10, (640,))
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 10)  # uses the default schedule, "universal"
+lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 10)  # uses the default schedule, "universal-2"
 
 for epoch in range(10):
     for x, y in zip(images.split(64), labels.split(64), strict=True):

@@ -315,6 +315,6 @@ def test_sharded_weights_are_refused_with_what_works_instead(kind, tmp_path):
     assert found.returncode == 0, found.stderr[-2000:]
     assert found.stdout.splitlines() == [
         "optimizer must have whole weights for a schedule with a relative range, got weights sharded over processes: "
-        "use a schedule whose range is not relative, such as 'universal'",
+        "use a schedule whose range is not relative, such as 'universal-2'",
         "True",
     ]

@@ -35,7 +35,7 @@ class Column:
         """The reverse of `str`.
 
         >>> Column.parse("together|0.04|0.25|0")
-        Column(structure='together', size=0.04, fall=0.25, rise=0.0)
+        Column(structure='together', size=0.04, fall=0.25, rise=0.0, wait=1.0)
         """
         try:
             structure, *numbers = text.split("|")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from experiments import second_universal
 from mlrsnet import LearnedLR
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
@@ -164,3 +165,8 @@ def test_only_a_measured_range_has_a_law():
         Gamma("fixed", value=1.0, size_power=-0.2)
     assert "size_power" not in Card(gamma=Gamma("fixed", value=1.0)).to_dict()["gamma"]
     assert Card.from_dict(Card(gamma=Gamma("measured", value=0.1, size_power=-0.2)).to_dict()).gamma.size_power == -0.2
+
+
+def test_the_shipped_file_is_what_its_program_makes():
+    assert Schedule.load(DEFAULT).fingerprint() == second_universal.schedule().fingerprint()
+    assert Schedule.load(DEFAULT).card == second_universal.schedule().card

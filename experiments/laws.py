@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import markdown, results, second_universal
 from mlrsnet.lab.table.columns import READING
-from mlrsnet.lab.table.compare import LAWS
+from mlrsnet.lab.table.compare import LAWS, SEEN
 from mlrsnet.lab.table.file import Table
 from mlrsnet.lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
 
@@ -27,6 +27,11 @@ WORDS = {
     "depth": "depth without normalisation",
     "trained": "trained",
     "epochs": "epochs",
+    "cosine": "cosine of early steps",
+    "growth": "early growth of the weights",
+    "step": "length of early steps",
+    "level": "early level of the loss",
+    "trend": "early trend of the loss",
 }
 
 
@@ -36,13 +41,15 @@ def measure() -> list[dict[str, Any]]:
     families = [kind["family"] for kind in rows.kinds]
     found = []
     for key, response in ((key, responses(rows)[key]) for key in NAMES):
-        for knows in LAWS if key != ABSOLUTE else LAWS[:2]:
+        for knows in {READS: (*LAWS, *SEEN), PLAIN: LAWS, ABSOLUTE: LAWS[:2]}[key]:
             x = features(rows, knows)
             theta = fit(x, response).tolist()
             found.append(_line(NAMES[key], knows, cross_validated(x, response, families), theta))
     x = features(rows, LAWS[-1])
     reading = responses(rows)[READS]
-    found.append(_line("a small network on all of this", (), network_cross_validated(x, reading, families)))
+    found.append(_line("a small network on what is known before", (), network_cross_validated(x, reading, families)))
+    x = features(rows, SEEN[-1])
+    found.append(_line("the same with all early observations", (), network_cross_validated(x, reading, families)))
     found.append(_line("the best size of each training (oracle)", (), reading.gaps.min(dim=1).values))
     x = features(rows, second_universal.KNOWS)
     free = fit(x, reading)

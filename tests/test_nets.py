@@ -6,7 +6,7 @@ import torch
 from reference import affine, lstm_factors, relu, sigmoid
 from torch.func import functional_call, stack_module_state
 
-from mlrsnet import LSTMNet, MLPNet, TrendNet
+from mlrsnet import DecayNet, LSTMNet, MLPNet, ReadingNet, TrendNet
 from mlrsnet.nets import LAYOUTS, build_net, predict
 
 NETS = {
@@ -16,7 +16,17 @@ NETS = {
     "two-layers": lambda: LSTMNet(10, 2, inputs=("loss", "progress"), sharpness=4.0),
     "trend": lambda: TrendNet(9, sharpness=2.0),
     "mlp": lambda: MLPNet(16, inputs=("progress", "loss")),
+    "decay": lambda: DecayNet(),
+    "reading": lambda: reading_net(),
 }
+
+
+def reading_net():
+    """One that has learned something: a fresh one is a DecayNet."""
+    net = ReadingNet(0.3, 2.0)
+    with torch.no_grad():
+        net.out.weight.normal_()
+    return net
 
 
 @pytest.fixture(params=NETS)
@@ -66,6 +76,34 @@ def test_a_trend_net_is_an_lstm_that_reads_six_numbers():
     ]
     found = run(net, torch.stack((losses, u), dim=-1))
     torch.testing.assert_close(found, run(plain, torch.tensor(told, dtype=torch.float64)), rtol=1e-10, atol=1e-12)
+
+
+def test_a_reading_net_begins_as_the_decay_it_corrects():
+    losses = torch.linspace(3, 0.5, 40).tolist() + [2.0] * 10
+    features = torch.tensor([(loss, step / 50) for step, loss in enumerate(losses)])
+    torch.testing.assert_close(run(ReadingNet(0.1, 3.0), features), run(DecayNet(0.1, 3.0), features), rtol=0, atol=0)
+
+
+def test_a_reading_net_corrects_by_a_factor_of_four_at_most_and_by_ratios_of_losses_only():
+    torch.manual_seed(1)
+    net = reading_net().double()
+    with torch.no_grad():
+        net.out.weight *= 100
+    losses = torch.rand(60, dtype=torch.float64) + torch.linspace(3, 1, 60, dtype=torch.float64)
+    features = torch.stack((losses, torch.arange(60) / 60), dim=1)
+    correction = (run(net, features) / run(DecayNet(0.3, 2.0).double(), features)).detach()
+    assert 3 < correction.max().item() <= 4
+    assert 0.25 <= correction.min().item() < 0.4
+    scaled = features * torch.tensor([1000.0, 1.0])
+    torch.testing.assert_close(run(net, scaled), run(net, features), rtol=1e-9, atol=0)
+
+
+def test_a_reading_net_is_careful_with_trained_networks():
+    net = ReadingNet()
+    _, bold = net(torch.tensor([2.0, 0.5]), net.initial_state())
+    factor, _ = net(torch.tensor([2.0, 0.5]), net.careful(net.initial_state(), 0.1))
+    assert factor.item() == pytest.approx(0.1)
+    assert net(torch.tensor([2.0, 0.5]), bold)[0].item() == pytest.approx(1.0)
 
 
 def test_mlp_equals_its_equation():
@@ -190,7 +228,7 @@ def test_config_rebuilds_the_network(net):
         (lambda: MLPNet(anneal="cosine"), "anneal must be one of none, linear; got 'cosine'"),
         (
             lambda: build_net({"kind": "GRUNet"}),
-            "network kind must be one of LSTMNet, TrendNet, MLPNet, DecayNet; got 'GRUNet'",
+            "network kind must be one of LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet; got 'GRUNet'",
         ),
     ],
 )

@@ -116,7 +116,8 @@ def test_a_full_card_survives(tmp_path):
 def test_a_network_of_ones_own_is_refused_before_a_file_is_written_that_nobody_can_read(tmp_path, name):
     own = type(name, (MLPNet,), {})
     with pytest.raises(
-        ScheduleError, match=f"networks must be one of LSTMNet, TrendNet, MLPNet, DecayNet to be saved, got {name}"
+        ScheduleError,
+        match=f"networks must be one of LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet to be saved, got {name}",
     ):
         Schedule(own(2)).save(tmp_path / "s.safetensors")
     assert not list(tmp_path.iterdir())

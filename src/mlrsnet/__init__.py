@@ -8,7 +8,7 @@ from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import Data, HorizonTrainer, TaskSampler
 from mlrsnet.metatrain import MetaTrainer
-from mlrsnet.nets import DecayNet, LSTMNet, MLPNet, ScheduleNet, TrendNet
+from mlrsnet.nets import DecayNet, LSTMNet, MLPNet, ReadingNet, ScheduleNet, TrendNet
 from mlrsnet.pretrained import load_any as _load_any
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
@@ -24,6 +24,7 @@ __all__ = [
     "LearnedLR",
     "MLPNet",
     "MetaTrainer",
+    "ReadingNet",
     "Schedule",
     "ScheduleError",
     "ScheduleNet",

@@ -318,6 +318,78 @@ class DecayNet(ScheduleNet):
         return warm_up(progress, DEVICE) * level.factor(fall, rise, DEVICE), torch.stack(level, dim=-1)
 
 
+class ReadingNet(DecayNet):
+    """A `DecayNet` that a small network may correct, from how far the run is and how its loss moves.
+
+        p = p_decay * M^tanh(w2 . tanh(W1 x + b1) + b2)          M = `MOST_CORRECTION`
+        x = (2 u - 1, log level, log(lowest / level), trend, noise)
+
+    See `_features.Level` and `_features.Averages`. Only ratios of losses count. W2 and b2 begin at 0: it begins as the `DecayNet`.
+
+    Args:
+        fall, rise: see `DecayNet`.
+        hidden_size: of the small network.
+        inputs, loss_scale, sharpness, anneal: for files; they have one value each.
+
+    >>> net = ReadingNet()
+    >>> factor, state = net(torch.tensor([2.3, 0.5]), net.initial_state())
+    >>> round(factor.item(), 3), state.shape
+    (1.0, torch.Size([14]))
+    """
+
+    READS = 5
+    MOST_CORRECTION = 4.0
+
+    def __init__(
+        self,
+        fall: float = 0.25,
+        rise: float = 3.0,
+        hidden_size: int = 8,
+        *,
+        inputs: tuple[str, ...] = ("loss", "progress"),
+        loss_scale: str = "none",
+        sharpness: float = 1.0,
+        anneal: str = "linear",
+    ) -> None:
+        super().__init__(fall, rise, inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
+        self.hidden_size = _check.whole_number("hidden_size", hidden_size)
+        self.hidden, self.out = nn.Linear(self.READS, hidden_size), nn.Linear(hidden_size, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def config(self) -> dict[str, Any]:
+        """See `ScheduleNet`."""
+        return super().config() | {"hidden_size": self.hidden_size}
+
+    def initial_state(self, *batch: int) -> Tensor:
+        """Zeros: a `Level`, then `Averages`."""
+        return self.powers.new_zeros(*batch, len(Level._fields) + len(Averages._fields))
+
+    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
+        """See `DecayNet`."""
+        level, averages = self._parts(state)
+        return torch.cat((super().careful(level, share), averages), dim=-1)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `ScheduleNet`."""
+        before, averages = self._parts(state)
+        decay, after = super().forward(features, before)
+        moved = Averages(*averages.unbind(-1)).after(*features.unbind(-1))
+        z = self.out(torch.tanh(self.hidden(self._read(features[..., 1], Level(*after.unbind(-1)), moved))))
+        correction = self.MOST_CORRECTION ** torch.tanh(z.squeeze(-1))
+        return decay * correction, torch.cat((after, torch.stack(moved, dim=-1)), dim=-1)
+
+    def _read(self, progress: Tensor, level: Level, averages: Averages) -> Tensor:
+        now, (_, trend, noise, _) = level.level(DEVICE), averages.features()
+        rise = torch.where(level.lowest > 0, level.lowest / now, torch.ones_like(now))
+        return torch.stack((2 * progress - 1, now.log(), rise.log(), trend, noise), dim=-1)
+
+    @staticmethod
+    def _parts(state: Tensor) -> tuple[Tensor, Tensor]:
+        level, averages = state.split((len(Level._fields), len(Averages._fields)), dim=-1)
+        return level, averages
+
+
 class MLPNet(ScheduleNet):
     """The memoryless network of Section 5.4: p = sigmoid(k (W2 relu(W1 x + b1) + b2)).
 
@@ -379,7 +451,9 @@ def unroll(phases: Sequence[ScheduleNet], losses: Tensor) -> Tensor:
     return torch.stack(factors)
 
 
-KINDS: dict[str, type[ScheduleNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet, "MLPNet": MLPNet, "DecayNet": DecayNet}
+KINDS: dict[str, type[ScheduleNet]] = {
+    kind.__name__: kind for kind in (LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet)
+}
 
 
 def build_net(config: dict[str, Any]) -> ScheduleNet:

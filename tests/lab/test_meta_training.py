@@ -3,8 +3,10 @@
 import inspect
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from commands import complaint, run
@@ -20,6 +22,8 @@ from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
 from mlrsnet.lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet.lab.meta_training import learn
 from mlrsnet.lab.screen.meta_training import sparkline
+from mlrsnet.lab.table import kinds
+from mlrsnet.schedule import DEFAULT
 
 WORDS = (
     "metatrain",
@@ -288,7 +292,7 @@ def test_a_preset_by_its_name_with_options_on_top(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--preset", "nope"), "--preset must be one of universal, universal-relative; got 'nope'"),
+        (("--preset", "nope"), "--preset must be one of universal, universal-relative, universal-reading; got 'nope'"),
         (("--preset", "universal", "--objective", "greedy"), "--preset belongs to --objective horizon"),
         (("--preset", "universal", "--classes", "01"), "universal has no options"),
         (("--gamma", 2.0), "--gamma belongs to --objective horizon, got --objective greedy"),
@@ -306,6 +310,34 @@ def test_the_old_name_of_a_preset_still_works_and_says_the_new_one(capsys, tmp_p
         )
     assert code == 0, err
     assert Schedule.load("u.safetensors").card.name == "universal"
+
+
+def test_a_schedule_is_learned_on_from_the_default(capsys, monkeypatch, tmp_path):
+    digits = tuple(source for source in universal.TRAINING if source.name == "digits")
+    monkeypatch.setattr(kinds, "PICTURES", digits)
+    monkeypatch.setattr(meta_training, "FAMILIES", ("mlp", "regression"))
+    short = (*SHORT, "--meta-lr", 0.5, "--data", tmp_path)
+    code, out, err = run(capsys, "metatrain", "--preset", "universal-reading", *short, "--out", "r.safetensors")
+    assert code == 0, (out, err)
+    default, learned = Schedule.load(DEFAULT), Schedule.load("r.safetensors")
+    assert learned.card.gamma == default.card.gamma
+    losses = torch.linspace(3, 0.5, 50).tolist()
+    assert not np.array_equal(learned.simulate(losses), default.simulate(losses))
+    record = json.loads(Path("r.safetensors.json").read_text())
+    assert (record["spec"]["begin"], record["spec"]["utility"]) == (DEFAULT, "gaps")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task_options": {"classes": [1]}}, "task_options of table must be one of horizons, families; got 'classes'"),
+        ({"held_out_options": {}}, "held_out_options of table must be left out"),
+        ({"utility": "sum"}, "utility must be one of ranks, gaps; got 'sum'"),
+    ],
+)
+def test_a_mistaken_spec_is_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(PRESETS["universal-reading"], **changes)
 
 
 def test_a_network_begins_where_it_is_told():

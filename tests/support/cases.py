@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from mlrsnet import Card, DecayNet, Gamma, LSTMNet, MLPNet, Schedule, TrendNet
+from mlrsnet import Card, DecayNet, Gamma, LSTMNet, MLPNet, ReadingNet, Schedule, TrendNet
 
 KNOWS_HORIZON = {"inputs": ("loss", "progress"), "loss_scale": "log_classes", "sharpness": 4.0, "anneal": "linear"}
 
@@ -20,6 +20,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
     "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
     "decay": lambda: Schedule(DecayNet(0.5, 2.0), Card(gamma=Gamma("fixed", value=0.5))),
+    "reading": lambda: Schedule(ReadingNet(0.5, 2.0), Card(gamma=Gamma("fixed", value=0.5))),
     "relative": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("relative", value=0.1))),
     "measured": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("measured", value=0.1))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),

@@ -24,6 +24,8 @@ OWN: dict[str, dict[str, str]] = {
         "tasks": "different trainings per generation",
         "members": "copies of each training, an even number",
         "sigma": "size of the perturbations",
+        "utility": "ranks, or gaps, which see the size of a failure",
+        "begin": "a schedule to begin as, such as universal-2",
         "hidden": "size of the schedule's network",
         "anneal": "linear, or none: the network starts as a fixed LR and learns to anneal",
         "average": "decay of the average over generations that becomes the schedule",

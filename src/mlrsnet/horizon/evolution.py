@@ -5,11 +5,17 @@ For a fitness f, directions eps_i ~ N(0, I) in antithetic pairs eps, -eps, and n
     grad E[f(phi + sigma eps)]  ~  sum_i u_i eps_i / (n sigma),   u_i = f_i, or the centred ranks of the f_i
 
 The fitness of a whole training has cliffs, because one LR too large makes it diverge, and its scale depends on the task.
-With ranks, neither a cliff nor a hard task dominates the sum.
+With ranks, neither a cliff nor a hard task dominates the sum. With gaps, a failure counts by its size, and a task on which all
+members end alike hardly counts.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+NEAR_0, LARGEST_GAP = 0.05, 2.0
+"""Keep trainings that end near 0, and those that diverge, from dominating the sum of gaps."""
 
 
 def antithetic(pairs: int, size: int, generator: torch.Generator) -> Tensor:
@@ -36,6 +42,22 @@ def centred_ranks(fitness: Tensor) -> Tensor:
     equal = (values.unsqueeze(-2) == values.unsqueeze(-1)).sum(-1)
     ranks = smaller + (equal - 1) / 2
     return ranks / max(fitness.shape[-1] - 1, 1) - 0.5
+
+
+def centred_gaps(fitness: Tensor) -> Tensor:
+    """log((f + 0.05) / (median + 0.05)) along the last dimension, at most 2 either way.
+
+    Values that are not finite count as the largest gap.
+
+    >>> centred_gaps(torch.tensor([0.95, float("nan"), 0.95, 1.95])).tolist()
+    [0.0, 2.0, 0.0, 0.693...]
+    """
+    values = torch.where(torch.isfinite(fitness), fitness, torch.inf).clamp(min=0) + NEAR_0
+    gaps = torch.log(values / values.median(dim=-1, keepdim=True).values)
+    return torch.nan_to_num(gaps, nan=0.0).clamp(-LARGEST_GAP, LARGEST_GAP)  # NaN: the median diverged, too
+
+
+UTILITIES: dict[str, Callable[[Tensor], Tensor]] = {"ranks": centred_ranks, "gaps": centred_gaps}
 
 
 def gradient(utilities: Tensor, directions: Tensor, sigma: float) -> Tensor:

@@ -4,7 +4,7 @@ Algorithm 1 of the paper looks one step ahead, and one step ahead a smaller LR t
 that sets the LRs is judged on held-out data after a complete training. In generation s:
 
     for each task k, members i = 1..n:   f_ki = fitness at the end of a training under phi_s + sigma eps_ki
-    g = mean over k, i of rank(f_ki) eps_ki / sigma        (ranks within the task; eps antithetic)
+    g = mean over k, i of u(f_ki) eps_ki / sigma           (u: ranks or gaps within the task; eps antithetic)
     phi_{s+1} = phi_s - Adam(g),     phi_bar = decay phi_bar + (1 - decay) phi_{s+1}
 
 The schedule is phi_bar. No gradient goes through the trainings, so nothing is stored for one: memory grows with the
@@ -39,7 +39,17 @@ from mlrsnet.horizon.task import Task
 from mlrsnet.nets import ScheduleNet
 from mlrsnet.schedule import Schedule
 
-SETTINGS = ("generations", "tasks_per_generation", "members", "sigma", "meta_lr", "average", "seed", "precision")
+SETTINGS = (
+    "generations",
+    "tasks_per_generation",
+    "members",
+    "sigma",
+    "meta_lr",
+    "utility",
+    "average",
+    "seed",
+    "precision",
+)
 """What has to be equal for a trainer to load another one's state, beside network, range, fitness and held-out tasks."""
 
 MOST_LOSSES = 10_000
@@ -58,6 +68,7 @@ class HorizonTrainer:
         members: trainings per task, an even number.
         sigma: size of the perturbations.
         meta_lr: LR of Adam at the start.
+        utility: `ranks`, or `gaps`, which see the size of a failure; see `evolution`.
         average: decay of the average over generations that becomes the schedule.
         fitness: `calibrated` (validation loss at the best temperature), `loss`, `error`, or a function of outputs and
             targets; see `fitness.py`.
@@ -90,6 +101,7 @@ class HorizonTrainer:
         members: int = 16,
         sigma: float = 0.1,
         meta_lr: float = 0.03,
+        utility: str = "ranks",
         average: float = 0.9,
         fitness: str | Fitness = "calibrated",
         held_out: Sampler | None = None,
@@ -109,6 +121,7 @@ class HorizonTrainer:
         if self.members % 2:
             raise ValueError(f"members must be even, got {members}: perturbations come in pairs")
         self.sigma, self.meta_lr = _check.positive("sigma", sigma), _check.positive("meta_lr", meta_lr)
+        self.utility = _check.one_of("utility", utility, evolution.UTILITIES)
         self.average, self.seed = _check.below_one("average", average), _check.whole_number("seed", seed, 0)
         self.fitness, self.precision, self.dtype = find_fitness(fitness), precision, float_type(precision)
         self.device, self.card = torch.device(device), Card(name=name, gamma=gamma or Gamma("fixed", value=1.0))
@@ -161,7 +174,7 @@ class HorizonTrainer:
         random, pairs = generator("directions", self.seed, self.number), self.members // 2
         eps = torch.stack([evolution.antithetic(pairs, len(self.weights), random) for _ in tasks])
         fitness = self._train(tasks, self.weights + self.sigma * eps)
-        self._descend(evolution.gradient(evolution.centred_ranks(fitness), eps, self.sigma))
+        self._descend(evolution.gradient(evolution.UTILITIES[self.utility](fitness), eps, self.sigma))
         self.optimizers |= {str(task.optimizer) for task in tasks}
         self.history.append(summarise(self.number + 1, fitness, max(task.total_steps for task in tasks)))
         return self.history[-1]
@@ -212,9 +225,10 @@ class HorizonTrainer:
         """Continue from a state of a trainer with the same settings."""
         if not isinstance(state, dict) or "settings" not in state:
             raise ValueError("state must be what state_dict() of a HorizonTrainer returned, got something else")
-        different = [name for name, value in self._settings().items() if state["settings"].get(name) != value]
+        kept = {"utility": "ranks", **state["settings"]}  # states of version 0.1 do not name it
+        different = [name for name, value in self._settings().items() if kept.get(name) != value]
         if different:
-            theirs = ", ".join(f"{name} {state['settings'].get(name)!r}" for name in different)
+            theirs = ", ".join(f"{name} {kept.get(name)!r}" for name in different)
             raise ValueError(f"the state belongs to a trainer with {theirs}: make this one with the same settings")
         self.weights.copy_(state["weights"])
         self.mean_weights.copy_(state["mean_weights"])

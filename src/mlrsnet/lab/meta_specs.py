@@ -6,12 +6,13 @@ from typing import Any
 
 from mlrsnet import _check
 from mlrsnet._features import ANNEALS
+from mlrsnet.horizon.evolution import UTILITIES
 from mlrsnet.horizon.fitness import FITNESS
 from mlrsnet.lab import datasets
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.nets import LSTMNet, TrendNet
 
-UNIVERSAL = "universal"
+UNIVERSAL, TABLE = "universal", "table"
 NETWORKS: dict[str, type[LSTMNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet}
 
 
@@ -56,11 +57,13 @@ class HorizonSpec:
 
     Args:
         task: the dataset whose training pictures the small trainings use; see `distributions.py`. `universal`: many kinds of data,
-            networks and optimizers; see `universal.py`.
-        task_options: options of the dataset, such as `classes`.
+            networks and optimizers; see `universal.py`. `table`: the kinds of the table of trainings; see `table/kinds.py`.
+        task_options: options of the dataset, such as `classes`; of `table`, `horizons` and `families`.
         held_out: number of other small trainings that only measure.
         held_out_options: options of the dataset for these; the same if None.
-        generations, tasks, members, sigma, meta_lr, average, fitness: see `HorizonTrainer`.
+        generations, tasks, members, sigma, meta_lr, utility, average, fitness: see `HorizonTrainer`.
+        begin: name or path of a schedule to begin as, with its range. A `DecayNet` becomes a `ReadingNet`. Then `gamma`,
+            `relative`, `start`, `network`, `hidden` and `anneal` are not used.
         gamma: range of the LR, or of the relative step.
         relative: whether a step is a fraction of the weights' norm.
         start: the output that the network starts with, as a fraction of the range; about half if None.
@@ -80,8 +83,10 @@ class HorizonSpec:
     members: int = 16
     sigma: float = 0.1
     meta_lr: float = 0.03
+    utility: str = "ranks"
     average: float = 0.9
     fitness: str = "calibrated"
+    begin: str | None = None
     gamma: float = 1.0
     relative: bool = False
     start: float | None = None
@@ -92,7 +97,9 @@ class HorizonSpec:
     name: str = "unnamed"
 
     def __post_init__(self) -> None:
-        if self.task != UNIVERSAL:
+        if self.task == TABLE:
+            _check_table_options(self.task_options, self.held_out_options)
+        elif self.task != UNIVERSAL:
             for options in (self.task_options, self.held_out_options or {}):
                 datasets.check(self.task, options)
         elif self.task_options or self.held_out_options:
@@ -102,8 +109,16 @@ class HorizonSpec:
         for name in ("generations", "tasks", "hidden", "held_out"):
             _check.whole_number(name, getattr(self, name))
         _check.one_of("fitness", self.fitness, FITNESS)
+        _check.one_of("utility", self.utility, UTILITIES)
         _check.one_of("anneal", self.anneal, ANNEALS)
         _check.one_of("network", self.network, NETWORKS)
+
+
+def _check_table_options(options: Mapping[str, Any], held_out_options: Mapping[str, Any] | None) -> None:
+    if held_out_options is not None:
+        raise ValueError(f"held_out_options of {TABLE} must be left out, got {dict(held_out_options)}")
+    for name in options:
+        _check.one_of(f"task_options of {TABLE}", name, ("horizons", "families"))
 
 
 MetaSpec = GreedySpec | HorizonSpec
@@ -126,6 +141,19 @@ PRESETS: dict[str, HorizonSpec] = {
     for spec in (
         _UNIVERSAL,
         replace(_UNIVERSAL, relative=True, gamma=0.2, start=0.1, meta_lr=0.02, name="universal-relative"),
+        HorizonSpec(
+            task=TABLE,
+            task_options={"horizons": [50, 300]},
+            held_out=24,
+            generations=200,
+            tasks=6,
+            members=8,
+            meta_lr=0.02,
+            utility="gaps",
+            average=0.95,
+            begin="universal-2",
+            name="universal-reading",
+        ),
     )
 }
 """Meta-trainings by name: `mlrsnet metatrain --preset NAME`."""

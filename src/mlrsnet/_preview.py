@@ -248,7 +248,7 @@ def _lrs(learned: LearnedLR, losses: np.ndarray, ratio: float | None) -> np.ndar
     backend.set_horizon(Horizon(len(losses)))
     for loss in losses:
         backend.step(float(loss))
-    return np.array(backend.snapshot()["history"])
+    return learned.history
 
 
 def _at(values: np.ndarray, share: float) -> float:

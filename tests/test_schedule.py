@@ -190,6 +190,14 @@ def test_a_schedule_is_not_touched_by_later_training():
     assert not any(parameter.requires_grad for parameter in schedule.net.parameters())
 
 
+def test_the_beginning_of_a_training_can_be_simulated(schedule):
+    """Losses so far, of a training that goes on: the LRs that LearnedLR set, not those of a short training."""
+    whole = schedule.simulate(LOSSES, num_classes=10)
+    np.testing.assert_array_equal(schedule.simulate(LOSSES, num_classes=10, total_steps=len(LOSSES)), whole)
+    part = schedule.simulate(LOSSES[:3], num_classes=10, total_steps=len(LOSSES))
+    np.testing.assert_array_equal(part, whole[:3])
+
+
 def test_plot_draws_a_curve_a_phase(schedule, tmp_path):
     axes = schedule.plot(tmp_path / "s.png")
     assert len(axes.lines) == schedule.num_phases
@@ -221,6 +229,11 @@ def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path
         (lambda: Schedule(MLPNet()).simulate([]), ValueError, "losses must be a non-empty list of finite numbers"),
         (lambda: Schedule(MLPNet()).simulate([1.0, math.nan]), ValueError, "losses must be a non-empty list of finite"),
         (lambda: Schedule(MLPNet()).simulate(["a"]), ValueError, "losses must be a non-empty list of finite numbers"),
+        (
+            lambda: Schedule(MLPNet()).simulate([1.0, 0.9, 0.8], total_steps=2),
+            ValueError,
+            "total_steps must be a whole number >= 3, got 2: steps of the whole training, of which losses are the first",
+        ),
         (
             lambda: Schedule(MLPNet()).simulate([1.0], num_classes=1),
             ValueError,

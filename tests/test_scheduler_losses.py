@@ -110,12 +110,26 @@ def test_a_loss_far_outside_the_learned_range_warns_once(kind):
     lr = LearnedLR(sgd(kind()), schedule, total_steps=9)
     lrs_for(lr, [2.5, 3.9])
     lr.report_problems()
-    with pytest.warns(UserWarning, match=r"far outside \[0, 2\], where the schedule 'unnamed' was learned") as record:
+    told = "far outside those that the schedule 'unnamed' was learned on, in this training 0 to 2, and its LRs may not fit: check"
+    with pytest.warns(UserWarning, match=told) as record:
         lrs_for(lr, [5.0, 50.0])
         lr.report_problems()
         lr.state_dict()
     assert len(record) == 1
     assert lr.status()["outside"] == 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"), [(None, "0 to 14.5.*pass num_classes=, or use"), (10, "0 to 14.5.*scaled, or use")]
+)
+def test_a_loss_far_outside_is_told_in_the_users_own_unit(kind, classes, told):
+    """`universal` divides losses by log(classes); nobody should have to know."""
+    lr = LearnedLR(sgd(kind()), "universal", total_steps=9, num_classes=classes)
+    with pytest.warns(UserWarning, match=told) as record:
+        lrs_for(lr, [math.log(10), 60.0])
+        lr.report_problems()
+    assert "-0" not in str(record[0].message)
+    assert "loss range   0 to 6.28833" in lr.schedule.describe()
 
 
 def test_the_first_loss_stands_in_for_classes_and_can_be_given(kind):

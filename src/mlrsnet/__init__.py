@@ -4,6 +4,7 @@ from mlrsnet import integrations as _integrations  # noqa: F401 (marks LearnedLR
 from mlrsnet._deprecated import renamed as _renamed
 from mlrsnet._files.names import list_schedules
 from mlrsnet._files.storage import ScheduleError
+from mlrsnet._preview import Preview, preview
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.horizon import Data, HorizonTrainer, TaskSampler
@@ -25,12 +26,14 @@ __all__ = [
     "MLPNet",
     "MetaTrainer",
     "ReadingNet",
+    "Preview",
     "Schedule",
     "ScheduleError",
     "ScheduleNet",
     "TaskSampler",
     "TrendNet",
     "list_schedules",
+    "preview",
 ]
 
 __getattr__ = _renamed(__name__, {"load": ("mlrsnet.Schedule.load", _load_any)})

@@ -101,6 +101,18 @@ def phase_index(
     return operations.at_most(num_phases * parts // (PROGRESS_UNIT * length), num_phases - 1)
 
 
+def phase_borders(horizon: Horizon, num_phases: int) -> list[int]:
+    """The steps at which phases begin from now on, but for the one that it is in now. Only of numbers.
+
+    >>> phase_borders(Horizon(10), 3), phase_borders(Horizon(100).annealed(50, 12), 4)
+    ([4, 7], [56])
+    """
+    length, first = horizon.total_steps - horizon.begin, num_phases * horizon.start // PROGRESS_UNIT + 1
+    missing = [phase * PROGRESS_UNIT - num_phases * horizon.start for phase in range(first, num_phases)]
+    steps = [-(-parts * length // (num_phases * (PROGRESS_UNIT - horizon.start))) for parts in missing]
+    return [horizon.begin + step for step in steps if step < length]
+
+
 def loss_divisor(loss_scale: str, initial_loss: Any, num_classes: Any, operations: Operations = HOST) -> Any:
     """s: what the loss is divided by before a network sees it.
 

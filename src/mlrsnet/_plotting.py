@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from mlrsnet import _check
@@ -11,6 +12,9 @@ from mlrsnet.nets import ScheduleNet, predict, unroll
 
 SETTLE_STEPS = 100
 """Steps at a constant loss before the factor is read, because the network has a memory."""
+
+FLAT = 8
+"""A curve whose peak is this many times lower than another's is hard to read on one linear axis."""
 
 
 @torch.no_grad()
@@ -50,6 +54,58 @@ def plot_phases(
         ax.plot(losses.cpu(), settled_factors(net, losses, middle).cpu(), label=label)
     ax.set(xlabel="training loss, as the network sees it", ylabel="LR / gamma", title=title)
     ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return _save(ax, path)
+
+
+def plot_run(
+    lrs: np.ndarray,
+    title: str,
+    path: str | os.PathLike[str] | None,
+    *,
+    end: int | None,
+    borders: Sequence[int],
+    annealed: int | None,
+    ax: Any = None,
+) -> Any:
+    """The LRs of a run; see `LearnedLR.plot`. `end`, `borders` of phases and `annealed` are steps."""
+    ax = _axes(ax, "plot")
+    ax.plot(np.arange(len(lrs)), lrs, label="LR")
+    for index, border in enumerate(borders):
+        ax.axvline(border, color="gray", linewidth=0.8, linestyle=":", label=None if index else "next phase")
+    if annealed is not None:
+        ax.axvline(annealed, color="tab:orange", linestyle="--", label=f"annealing began (step {annealed:,})")
+    if end is not None:
+        ax.axvline(end, color="black", linewidth=1, label=f"end (step {end:,})")
+    ax.set(xlabel="step", ylabel="LR", title=title if end is not None else f"{title}, no end yet")
+    ax.set_xlim(0, max(len(lrs), end or 1) * 1.02)
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return _save(ax, path)
+
+
+def plot_curves(
+    steps: np.ndarray,
+    curves: dict[str, np.ndarray],
+    title: str,
+    unit: str,
+    path: str | os.PathLike[str] | None,
+    *,
+    ax: Any = None,
+) -> Any:
+    """Curves by their names; see `Preview.plot`. Logarithmic if a linear axis would press one of them flat."""
+    ax = _axes(ax, "plot")
+    for index, (name, values) in enumerate(curves.items()):
+        ax.plot(steps, values, label=name, linestyle="--" if index else "-")
+    peaks = [float(values.max()) for values in curves.values()]
+    if min(peaks) * FLAT < max(peaks) and min(peaks) > 0:
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=min(peaks) / 100)
+    else:
+        ax.set_ylim(bottom=0)
+    ax.set(xlabel="step", ylabel=unit, title=title)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     return _save(ax, path)

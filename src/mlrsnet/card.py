@@ -54,7 +54,9 @@ class Card:
         if self.loss_range is not None:
             if len(self.loss_range) != 2 or not self.loss_range[0] < self.loss_range[1]:
                 raise ValueError(f"loss_range must be (smallest, largest), got {self.loss_range!r}")
-            object.__setattr__(self, "loss_range", tuple(_check.real("loss_range", x) for x in self.loss_range))
+            object.__setattr__(
+                self, "loss_range", tuple(_check.real("loss_range", x) + 0.0 for x in self.loss_range)
+            )  # no -0
 
     @cached_property
     def warn_outside(self) -> tuple[float, float]:

@@ -441,9 +441,12 @@ def predict(
 
 
 @torch.no_grad()
-def unroll(phases: Sequence[ScheduleNet], losses: Tensor) -> Tensor:
-    """A whole training: scaled losses (steps, ...) -> alpha / gamma (steps, ...), the phases spread over the steps."""
-    steps, state, factors = len(losses), phases[0].initial_state(*losses.shape[1:]), []
+def unroll(phases: Sequence[ScheduleNet], losses: Tensor, total_steps: int | None = None) -> Tensor:
+    """A training: scaled losses (steps, ...) -> alpha / gamma (steps, ...), the phases spread over the steps.
+
+    `total_steps`: of the whole training, if these losses are only its beginning.
+    """
+    steps, state, factors = total_steps or len(losses), phases[0].initial_state(*losses.shape[1:]), []
     for step, loss in enumerate(losses):
         net = phases[phase_index(step, steps, len(phases))]
         factor, state = predict(net, loss, progress(step, steps), state)

@@ -77,13 +77,25 @@ class Schedule:
         hint = "this schedule divides losses by it; pass initial_loss= a typical first loss"
         return _check.positive(name, divisor, hint)
 
-    def simulate(self, losses: Sequence[float], gamma: float = 1.0, *, num_classes: int | None = None) -> np.ndarray:
-        """The LR for each loss, in a training of `len(losses)` steps.
+    def simulate(
+        self,
+        losses: Sequence[float],
+        gamma: float = 1.0,
+        *,
+        num_classes: int | None = None,
+        total_steps: int | None = None,
+    ) -> np.ndarray:
+        """The LR for each loss, in a training of `total_steps` steps.
 
         Args:
-            losses: finite training losses, one per step.
+            losses: finite training losses, one per step, from the first on.
             gamma: the range of the LR. The default gives the bare factors.
             num_classes: for schedules that divide the loss by log(classes); the first loss is used if None.
+            total_steps: of the whole training; as many as there are losses if None.
+
+        >>> from mlrsnet import DecayNet, Schedule
+        >>> Schedule(DecayNet()).simulate([1.0] * 3, total_steps=100).round(3)
+        array([0.01 , 0.198, 0.392])
         """
         try:
             values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
@@ -94,8 +106,11 @@ class Schedule:
         _check.positive("gamma", gamma)
         if num_classes is not None:
             _check.whole_number("num_classes", num_classes, 2)
+        if total_steps is not None:
+            hint = "steps of the whole training, of which losses are the first"
+            _check.whole_number("total_steps", total_steps, len(values), hint)
         scaled = (values / self.loss_divisor(float(values[0]), num_classes)).to(next(self.net.parameters()))
-        return gamma * unroll(self.phases, scaled).double().numpy()
+        return gamma * unroll(self.phases, scaled, total_steps).double().numpy()
 
     def choose(self, num_phases: int) -> "Schedule":
         """The schedule with fewer phases: what meta-training with this `num_phases` would have kept.

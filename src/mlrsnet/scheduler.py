@@ -6,12 +6,13 @@ loss -> schedule network -> factor x gamma -> `param_groups[i]["lr"]`, before th
 import os
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from mlrsnet import _check
+from mlrsnet import _check, _plotting
 from mlrsnet._engine import state
 from mlrsnet._engine.contract import Status, make_rule
 from mlrsnet._engine.device import MOST_STEPS
@@ -21,6 +22,7 @@ from mlrsnet._engine.losses import is_captured
 from mlrsnet._engine.problems import no_range
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.replay import replay
+from mlrsnet._features import phase_borders
 from mlrsnet.schedule import DEFAULT, Schedule
 
 
@@ -235,6 +237,49 @@ class LearnedLR(LRScheduler):
         """The same as `get_last_lr`: the next LR is not known before its loss."""
         return self.get_last_lr()
 
+    @property
+    def history(self) -> np.ndarray:
+        """The LR of every step so far, of the reference group: a copy, which cannot be written to.
+
+        One number for each `step(loss)`, also where the loss was skipped and the LR stayed. It is part of the state, so a resumed
+        run has all of it. With tensor LRs it waits for the device. To log an LR in every step, use `get_last_lr`.
+
+        >>> import torch, mlrsnet
+        >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1)
+        >>> lr = mlrsnet.LearnedLR(optimizer, "universal", total_steps=10)
+        >>> for loss in (2.3, 1.9, 1.7):
+        ...     lr.step(loss)
+        >>> lr.history.shape, float(lr.history[-1]) == lr.get_last_lr()[0]
+        ((3,), True)
+        """
+        lrs: np.ndarray = self.engine.backend.snapshot()["history"].numpy()
+        lrs.setflags(write=False)
+        return lrs
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw the LRs of the run so far, its end, its phases, and where `anneal` began. Needs matplotlib (`mlrsnet[lab]`).
+
+        With tensor LRs it waits for the device.
+
+        Args:
+            path: where to write the picture; not written if None.
+            ax: matplotlib axes to draw into.
+
+        Returns:
+            The matplotlib axes.
+        """
+        horizon, status = self.engine.horizon, self.status()
+        skipped = self.engine.skipped if self.is_annealing else status["nonfinite"] + status["unusable"]
+        return _plotting.plot_run(
+            self.history,
+            self.schedule.card.name,
+            path,
+            end=horizon.total_steps + skipped if self.has_end else None,
+            borders=[step + skipped for step in phase_borders(horizon, self.schedule.num_phases)],
+            annealed=horizon.begin + skipped if self.is_annealing else None,
+            ax=ax,
+        )
+
     def status(self) -> Status:
         """Where it stands: step, phase, gamma, initial_loss, lr, and how many losses were skipped or out of range.
 
@@ -252,7 +297,7 @@ class LearnedLR(LRScheduler):
         status = self.status()
         if status["unusable"] and not status["step"]:
             raise ValueError(no_range(status["unusable"]))
-        self.engine.problems.warn_counted(status, self.schedule.card)
+        self.engine.problems.warn_counted(status, self.engine.rule)
         self.engine.check_measured(status["step"])
         self.engine.check_vital_signs()
         if not self.has_end and status["step"] >= OPEN_STEPS:

@@ -128,6 +128,16 @@ def test_long_lists_of_losses_are_not_taken_for_file_names(capsys, monkeypatch):
     assert run(capsys, "simulate", "mine", ",".join(["2.345"] * 500))[0] == 0
 
 
+def test_simulate_takes_losses_of_a_training_that_goes_on(capsys):
+    _, out, _ = run(capsys, "simulate", "universal-2", "1,1,1", "--gamma", "1", "--total-steps", "100")
+    assert [float(row["part of the weights"]) for row in csv.DictReader(io.StringIO(out))] == pytest.approx(
+        [0.01, 0.198, 0.392]
+    )
+    assert "total_steps must be a whole number >= 3, got 2" in complaint(
+        capsys, "simulate", "universal-2", "1,1,1", "--total-steps", "2"
+    )
+
+
 @pytest.mark.parametrize(("name", "column"), [("universal", "lr"), ("universal-relative", "part of the weights")])
 def test_simulate_takes_the_schedules_own_range(capsys, name, column):
     _, out, _ = run(capsys, "simulate", name, "2.3,2.0,1.5", "--num-classes", "10")

@@ -112,10 +112,18 @@ def test_a_learned_schedule_can_be_named_directly(capsys, name):
     }
 
 
-@pytest.mark.parametrize("schedule", ["learned", "universal", "mlr-snet", "l4"])
-def test_an_lr_that_has_no_effect_is_told(capsys, schedule):
+@pytest.mark.parametrize(
+    ("schedule", "told", "then"),
+    [
+        ("learned", "learned", ", or multiply its LRs by an option: schedule.scale=2"),
+        ("universal", "universal", ", or multiply its LRs by an option: schedule.scale=2"),
+        ("mlr-snet", "mlr-snet", ", or multiply its LRs by an option: schedule.scale=2"),
+        ("l4", "l4", "$"),
+    ],
+)
+def test_an_lr_that_has_no_effect_is_told(capsys, schedule, told, then):
     with pytest.warns(
-        UserWarning, match=r"lr has no effect under schedule '.*', which finds its own range: leave it out"
+        UserWarning, match=f"lr has no effect under schedule '{told}', which finds its own: leave it out{then}"
     ):
         shown(capsys, "--schedule", schedule, "--lr", 0.3)
     shown(capsys, "--schedule", schedule)

@@ -104,7 +104,7 @@ class Engine:
             self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
         if self.backend.on_host:
             if self.problems.are_new(self.backend.carry.counters):
-                self.problems.warn_counted(self.backend.status(), self.rule.schedule.card)
+                self.problems.warn_counted(self.backend.status(), self.rule)
             self._tell(self.vital_signs.see(float(loss), self.planned_steps))
 
     @property

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet.card import Card
+from mlrsnet._engine.contract import Rule
+from mlrsnet._features import loss_divisor
 
 COUNTED = ("nonfinite", "unusable", "outside")
 """Counters of `Status` that a user hears about."""
@@ -35,18 +36,29 @@ class Problems:
         self.seen = counts
         return True
 
-    def warn_counted(self, status: Mapping[str, Any], card: Card) -> None:
+    def warn_counted(self, status: Mapping[str, Any], rule: Rule) -> None:
         """Warn about counters that have grown."""
-        low, high = card.loss_range or (0.0, 0.0)
         messages = {
             "unusable": no_range(status["unusable"]) if not status["step"] else "",
             "nonfinite": "a loss was not finite; LR and state were kept (status() counts such steps)",
-            "outside": f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
-            f"{card.name!r} was learned; its LRs may not fit",
+            "outside": outside(status["initial_loss"], rule),
         }
         for kind, message in messages.items():
             if message and status[kind] > self.known[kind]:
                 self.warn_once(kind, message)
+
+
+def outside(initial_loss: float, rule: Rule) -> str:
+    """That a loss was far from all that a schedule was learned on, in the unit of the user's loss."""
+    card, net = rule.schedule.card, rule.schedule.net
+    unit = loss_divisor(net.loss_scale, initial_loss, rule.num_classes)
+    low, high = (unit * limit + 0.0 for limit in card.loss_range or (0.0, 0.0))
+    classes = "pass num_classes=, " if net.loss_scale == "log_classes" and rule.num_classes is None else ""
+    return (
+        f"a loss was far outside those that the schedule {card.name!r} was learned on, in this training {low:.3g} to {high:.3g}, "
+        f"and its LRs may not fit: check that the loss is a mean over the batch and not scaled, {classes}or use the default "
+        "schedule, which reads only how the loss changes"
+    )
 
 
 def no_range(losses: int) -> str:

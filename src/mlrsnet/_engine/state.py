@@ -26,7 +26,7 @@ PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
 def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
-    engine.problems.warn_counted(snapshot, engine.rule.schedule.card)
+    engine.problems.warn_counted(snapshot, engine.rule)
     if engine.on_stuck == "warn":  # whatever happens, a state can be saved
         engine.check_vital_signs()
     return {

@@ -63,6 +63,12 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
     simulate.add_argument(
         "--num-classes", metavar="N", type=int, help="for schedules that divide the loss by log(classes)"
     )
+    simulate.add_argument(
+        "--total-steps",
+        metavar="N",
+        type=int,
+        help="steps of the whole training, if the losses are only its beginning (default: as many as losses)",
+    )
     simulate.set_defaults(run=_simulate)
 
 
@@ -103,7 +109,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
     losses = _read_losses(arguments.losses)
     schedule = Schedule.load(arguments.schedule)
     gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
-    lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes)
+    lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes, total_steps=arguments.total_steps)
     is_part = schedule.card.gamma.is_relative or schedule.card.gamma.is_measured
     print("step,loss,part of the weights" if is_part else "step,loss,lr")
     for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):

@@ -41,8 +41,15 @@ def make_spec(
         values[f"{field}_options"] = {**values.get(f"{field}_options", {}), name: value}
     spec = RunSpec.from_dict(values)
     if "lr" in fields and not methods.uses_lr(spec.schedule):
-        _check.warn(f"lr has no effect under schedule {spec.schedule!r}, which finds its own range: leave it out")
+        _check.warn(_no_effect(spec))
     return spec
+
+
+def _no_effect(spec: RunSpec) -> str:
+    """Why an LR changes nothing, and what would."""
+    name = spec.schedule_options.get("schedule", spec.schedule)
+    scale = ", or multiply its LRs by an option: schedule.scale=2" if "scale" in methods.defaults(spec.schedule) else ""
+    return f"lr has no effect under schedule {name!r}, which finds its own: leave it out{scale}"
 
 
 def _with_learned(fields: Mapping[str, Any], options: Sequence[Option]) -> tuple[Mapping[str, Any], Sequence[Option]]:

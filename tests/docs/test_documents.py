@@ -53,9 +53,9 @@ def test_every_python_block_runs(path, tmp_path, monkeypatch):
 def test_the_documents_show_the_examples_themselves():
     assert blocks(ROOT / "README.md", "python")[0] == (ROOT / "examples" / "plain_loop.py").read_text()
     pages = {"loops": ("timm_style", "soft_targets", "regression", "recipe_loop"), "logging": ("log_tensorboard",)}
-    for page, names in pages.items():
+    for page, examples in pages.items():
         shown = blocks(ROOT / "docs" / f"{page}.md", "python")
-        for name in names:
+        for name in examples:
             assert (ROOT / "examples" / f"{name}.py").read_text() in shown
 
 

@@ -1,4 +1,4 @@
-"""The LR that a logger has on disk is the one that the optimizer used: TensorBoard, Weights & Biases offline, MLflow's file store."""
+"""The LR in a logger's own files is the one that the optimizer used: TensorBoard, Weights & Biases offline, MLflow's file store."""
 
 import importlib.util
 import json

@@ -31,7 +31,7 @@ PUBLIC = (
 
 DOCTEST = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)+", flags=re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src)\b[^)#]*)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|examples)\b[^)#]*)\)")
 REPORT = "report.html"
 _linked: set[Path] = set()
 
@@ -68,11 +68,11 @@ def on_page_markdown(markdown: str, *, page: Any, **more: Any) -> str:
 
 
 def _outside(text: str, target: str, base: str, page: str) -> str:
-    """A link to a record or to a folder of runs; source code is named, not linked: the reference shows it."""
+    """A link to a record, a folder of runs or a notebook; source code is named, not linked: the reference shows it."""
     path = ROOT / target
     if not path.exists():
         raise PluginError(f"{page}: {target} is not there")
-    if not target.startswith("results"):
+    if not target.startswith("results") and path.suffix != ".ipynb":
         return text
     _linked.add(path)
     place = f"{target.rstrip('/')}/{REPORT}" if path.is_dir() else target
@@ -80,7 +80,7 @@ def _outside(text: str, target: str, base: str, page: str) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the records that pages link to; a folder of runs becomes its report."""
+    """Copy the records and notebooks that pages link to; a folder of runs becomes its report."""
     site = Path(config["site_dir"])
     for path in sorted(_linked):
         target = site / path.relative_to(ROOT)

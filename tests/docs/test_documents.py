@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -25,6 +26,9 @@ WITHOUT_CODE = {
     "transfers.md",
 }
 DOCUMENTS = made.documents()
+NEEDS = {"logging.md": ("mlflow", "wandb")}
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if not path.name.startswith("log_")]
+"""Those that log run in tests/integrations/test_loggers.py, which also reads what they log."""
 
 
 def blocks(path, language):
@@ -33,23 +37,37 @@ def blocks(path, language):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_python_block_runs(path, tmp_path, monkeypatch):
+    for package in NEEDS.get(path.name, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
     for table in ("METHODS", "SCHEDULES"):  # documents register methods of their own
         monkeypatch.setattr(methods, table, dict(getattr(methods, table)))
     namespace = {}
     assert bool(blocks(path, "python")) == (path.name not in WITHOUT_CODE)
-    for code in blocks(path, "python"):
-        exec(compile(code, path.name, "exec"), namespace)
+    with mock.patch.dict(os.environ):  # where MLflow keeps its experiment
+        for code in blocks(path, "python"):
+            exec(compile(code, path.name, "exec"), namespace)
 
 
 def test_the_documents_show_the_examples_themselves():
     assert blocks(ROOT / "README.md", "python")[0] == (ROOT / "examples" / "plain_loop.py").read_text()
-    shown = blocks(ROOT / "docs" / "loops.md", "python")
-    for name in ("timm_style", "soft_targets", "regression"):
-        assert (ROOT / "examples" / f"{name}.py").read_text() in shown
+    pages = {"loops": ("timm_style", "soft_targets", "regression", "recipe_loop"), "logging": ("log_tensorboard",)}
+    for page, examples in pages.items():
+        shown = blocks(ROOT / "docs" / f"{page}.md", "python")
+        for name in examples:
+            assert (ROOT / "examples" / f"{name}.py").read_text() in shown
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("name", ["log_wandb", "log_mlflow"])
+def test_a_logger_needs_no_more_lines_than_its_page_shows(name):
+    """Without them, the example is the one that the page shows in full."""
+    shown = set((ROOT / "docs" / "logging.md").read_text().splitlines())
+    lines = (ROOT / "examples" / f"{name}.py").read_text().split('"""')[2].splitlines()
+    assert [line for line in lines if line.strip() not in {other.strip() for other in shown}] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_runs(example, tmp_path):
     alone = os.environ | {"OMP_NUM_THREADS": "1"}  # several threads wait for each other where tests share the cores
     result = subprocess.run(

@@ -1,6 +1,5 @@
 """A real Trainer and tiny transformers built from a config, on the CPU. Run as a script, this file is one rank of two."""
 
-import importlib
 import inspect
 import os
 import subprocess
@@ -14,56 +13,28 @@ from torch.nn.functional import cross_entropy
 from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule
 
 pytest.importorskip("accelerate")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
-from accelerate.scheduler import AcceleratedScheduler  # noqa: E402
-from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
-from transformers.trainer_pt_utils import LabelSmoother  # noqa: E402
+from accelerate.scheduler import AcceleratedScheduler
+from trainer_fits import (
+    CLASSES,
+    LENGTH,
+    WORDS,
+    Watch,
+    classifier,
+    labelled,
+    logged,
+    same_weights,
+    settings,
+    texts,
+    writer,
+)
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_pt_utils import LabelSmoother
 
-from mlrsnet.integrations.transformers import LearnedLRCallback  # noqa: E402
+from mlrsnet.integrations.transformers import LearnedLRCallback
 
-transformers.logging.set_verbosity_error()
-CLASSES, WORDS, LENGTH = 3, 32, 8
-TINY = {"vocab_size": WORDS, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 IGNORES_THE_COUNT = pytest.mark.filterwarnings("ignore:the loss ignores num_items_in_batch:UserWarning")
-
-
-def classifier(dropout=0.0, **attributes):
-    """BERT with its own mean loss, although it takes keyword arguments. `accepts_loss_kwargs=False` says that it does not."""
-    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = transformers.BertConfig(**TINY, **dropouts, intermediate_size=16, num_labels=CLASSES)
-    torch.manual_seed(0)
-    model = transformers.BertForSequenceClassification(config)
-    for name, value in attributes.items():
-        setattr(model, name, value)
-    return model
-
-
-def writer(dropout=0.0):
-    """GPT-2, whose loss is the sum over tokens divided by num_items_in_batch."""
-    dropouts = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
-    config = transformers.GPT2Config(vocab_size=WORDS, n_embd=16, n_layer=1, n_head=2, n_positions=LENGTH, **dropouts)
-    torch.manual_seed(0)
-    return transformers.GPT2LMHeadModel(config)
-
-
-def labelled(count=28):
-    """Sequences with a class: their first word decides it."""
-    inputs = torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(1))
-    mask = torch.ones(LENGTH, dtype=torch.long)
-    return [{"input_ids": x, "attention_mask": mask, "labels": x[0] % CLASSES} for x in inputs]
-
-
-def texts(count=28):
-    """Sequences with very different numbers of labels, so the mean over tokens is not the mean of means."""
-    generator = torch.Generator().manual_seed(1)
-    inputs = torch.randint(WORDS, (count, LENGTH), generator=generator)
-    labels = inputs.clone()
-    for row in range(count):
-        labels[
-            row, : int(torch.randint(1, LENGTH - 1, (), generator=generator))
-        ] = -100  # no token predicts the first one
-    return [{"input_ids": x, "labels": y} for x, y in zip(inputs, labels, strict=True)]
 
 
 def class_losses(logits, labels):
@@ -109,45 +80,6 @@ class ByHand(TrainerCallback):
         labels = torch.stack([self.labels[tuple(row)] for row in inputs.tolist()])
         total, count = self.losses(model.eval()(inputs).logits, labels)
         self.totals.append([float(total), count])
-
-
-class Watch(TrainerCallback):
-    """The LR in the optimizer's groups at each step, and the losses that the schedule was given."""
-
-    def __init__(self):
-        self.lrs, self.losses = [], []
-
-    def on_train_begin(self, args, state, control, optimizer=None, lr_scheduler=None, **kwargs):
-        inner = optimizer.optimizer
-        inner.register_step_pre_hook(lambda *_: self.lrs.append([float(group["lr"]) for group in inner.param_groups]))
-        step = lr_scheduler.step
-
-        def seen(loss=None):
-            if loss is not None:
-                self.losses.append(float(loss))
-            step(loss)
-
-        lr_scheduler.step = seen
-
-
-def settings(folder, **changes):
-    given = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "per_device_train_batch_size": 4,
-        "num_train_epochs": 2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": [],
-        "disable_tqdm": True,
-        "dataloader_pin_memory": False,
-        **changes,
-    }
-    return TrainingArguments(**given)
-
-
-def logged(trainer, what="learning_rate"):
-    return [entry[what] for entry in trainer.state.log_history if what in entry]
 
 
 def alone(model, arguments, schedule, data, total_steps=None, **options):
@@ -270,11 +202,6 @@ def test_nothing_but_the_lr_changes(horizon, tmp_path, make):
         assert logged(trainer) == [0.01] * 8
         trained.append(trainer.model)
     same_weights(*trained)
-
-
-def same_weights(model, other):
-    for name, weight in model.state_dict().items():
-        assert torch.equal(weight, other.state_dict()[name]), name
 
 
 @IGNORES_THE_COUNT
@@ -472,11 +399,12 @@ def test_a_trainer_whose_loss_is_not_seen_is_refused(horizon, tmp_path):
         trainer.train()
 
 
-def test_without_transformers_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "mlrsnet.integrations.transformers")
-    with pytest.raises(ImportError, match=r"pip install 'mlrsnet\[transformers\]'"):
-        importlib.import_module("mlrsnet.integrations.transformers")
+def test_without_transformers_the_message_says_what_to_install():
+    code = "import sys\nsys.modules['transformers'] = None\nimport mlrsnet.integrations.transformers"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert last.endswith("pip install 'mlrsnet[transformers]'")
 
 
 RANKED = {
@@ -507,7 +435,12 @@ def train_on_a_rank(folder):
 def test_two_processes_use_the_lr_of_the_mean_loss_of_both(horizon, tmp_path):
     horizon.save(tmp_path / "s.safetensors")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     result = subprocess.run(
         [*launch, __file__, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300
     )

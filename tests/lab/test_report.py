@@ -678,3 +678,20 @@ def test_only_rows_that_learn_a_network_are_drawn_as_learned(tmp_path):
     alts = [picture.alt for picture in meta_training(table, styles([table.rows]))]
     assert alts
     assert all("MLR-SNet" in alt and "HD" not in alt for alt in alts)
+
+
+def test_rows_without_anything_to_show_take_one_line_of_the_page(tmp_path):
+    cells = [{"row": row, "column": "CIFAR-10", "paper": None} for row in ("Cosine 1x", "Cosine 3x", "Fixed")]
+    leave_recipe(tmp_path, ["Cosine 1x", "Cosine 3x", "Fixed"], cells=cells)
+    leave_run(tmp_path / "a", row="Fixed")
+    html, _ = texts(tmp_path)
+    assert "<b>Cosine 1x, Cosine 3x</b>: not run" in html
+    assert html.count('scope="row"') == 1
+
+
+@pytest.mark.parametrize(("notes", "whose"), [(["Not in the paper. More."], "The claim"), (["More."], "The paper")])
+def test_a_claim_of_ours_is_not_put_into_the_papers_mouth(tmp_path, notes, whose):
+    leave_recipe(tmp_path, ["Fixed"], notes=notes)
+    leave_run(tmp_path / "a", row="Fixed")
+    html, _ = texts(tmp_path)
+    assert f"<b>{whose}: </b>" in html

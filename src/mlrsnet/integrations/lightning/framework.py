@@ -47,8 +47,9 @@ def only_optimizer(trainer: Any, callback: Any) -> Optimizer:
     name, optimizers = type(callback).__name__, [each for each in trainer.optimizers if each.param_groups]
     if len(optimizers) != 1:
         raise ValueError(
-            f"configure_optimizers must return one optimizer for {name}, got {len(optimizers)}: for several, leave this "
-            "callback out, give each optimizer its own LearnedLR, and call step(loss) before each optimizer's step()"
+            f"configure_optimizers must return one optimizer for {name}, got {len(optimizers)}: for several, pass LossFeed() "
+            "instead, return a LearnedLR for each as its scheduler, and in training_step call "
+            "self.lr_schedulers()[i].step(loss) with the loss of optimizer i, before its step()"
         )
     if isinstance(optimizers[0], LBFGS):
         raise ValueError(

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from mlrsnet import _check
 from mlrsnet._engine import relative
 from mlrsnet.integrations.lightning.framework import Callback, class_names, is_a, only_optimizer, scaler_of
+from mlrsnet.integrations.lightning.several import OwnSteps
 from mlrsnet.scheduler import LearnedLR
 
 
@@ -18,25 +19,33 @@ class LossFeed(Callback):
 
     Lightning itself calls `scheduler.step()` after the optimizer's step, and without a loss. `lr` is the `LearnedLR` in
     use, once training has started.
+
+    With several optimizers, in manual optimization, `configure_optimizers` returns a `LearnedLR` for each, and the module
+    steps them itself, since only it knows which loss is whose. This callback then raises if one never gets a loss, and lets
+    `LearningRateMonitor` show the LR that a step used. `lr` stays None.
     """
 
     lr: LearnedLR | None = None
+    _allows_several = True
 
     def __init__(self) -> None:
         self._waiting = False  # a loss was observed, and no optimizer step has used it yet
         self._closed = False  # this batch was the last one of its accumulation window
+        self._several: OwnSteps | None = None
         self._monitors: list[Any] = []
         self._undo: list[Callable[[], None]] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Find or make the schedule. Now the optimizer and the number of steps are known, and any checkpoint is loaded."""
         self._check_alone(trainer)
-        self.lr = self._prepare(trainer, pl_module, only_optimizer(trainer, self))
-        if self.lr.is_relative:
-            scaled = scaler_of(trainer) is not None
-            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
-        self.lr.trust_order()  # the Trainer also steps for a batch that training_step skipped
         self._waiting = self._closed = False
+        self._several = OwnSteps(trainer) if len(trainer.optimizers) > 1 and self._allows_several else None
+        if self._several is None:
+            self.lr = self._prepare(trainer, pl_module, only_optimizer(trainer, self))
+            if self.lr.is_relative:
+                scaled = scaler_of(trainer) is not None
+                relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
+            self.lr.trust_order()  # the Trainer also steps for a batch that training_step skipped
         self._defer_monitors(trainer)
 
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
@@ -53,7 +62,10 @@ class LossFeed(Callback):
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
         """Set the LR of the step that follows."""
-        if self.lr is not None:
+        if self._several is not None:
+            self._several.check(optimizer)
+            self._closed = True
+        elif self.lr is not None:
             if not self._waiting and not self.lr.last_epoch:
                 _check.warn(
                     "no loss reached LearnedLR before the first optimizer step, so it uses the optimizer's own LR: in manual "

@@ -13,6 +13,7 @@ class Resumable(LossFeed):
     """A feed that makes the schedule itself and keeps its state in the checkpoint."""
 
     total_steps: int | None
+    _allows_several = False
 
     def __init__(self) -> None:
         super().__init__()

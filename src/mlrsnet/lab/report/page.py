@@ -93,7 +93,8 @@ def _opening(section: Section | Findings, warning: str = "") -> list[Html]:
     scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
     parts = [element("h2", section.title, *scale)]
     if section.claim:
-        parts.append(element("p", element("b", "The paper: "), section.claim, class_="claim"))
+        own = any(note.startswith("Not in the paper") for note in section.notes)
+        parts.append(element("p", element("b", "The claim: " if own else "The paper: "), section.claim, class_="claim"))
     if warning:
         parts.append(element("p", warning, class_="warning"))
     if section.notes:
@@ -131,7 +132,7 @@ def _table(anchor: str, table: Table, looks: dict[str, Style]) -> Html:
     parts = [element("h3", table.title), element("p", describe(table), class_="quiet")]
     parts += [element("p", note, class_="warning") for note in table.notes]
     parts.append(_grid(table, looks))
-    said = [element("li", element("b", row), ": ", remark) for row, remark in remarks(table)]
+    said = [element("li", element("b", rows), ": ", remark) for rows, remark in _shared(remarks(table))]
     parts += [element("ul", *said, class_="notes")] if said else []
     parts += [_figure(training(table, looks), _legend(table, looks)), _figure(meta_training(table, looks), LEARNING)]
     parts.append(_figure(width(table, looks), _legend(table, looks)))
@@ -144,8 +145,17 @@ def _grid(table: Table, looks: dict[str, Style]) -> Html:
     if ends:
         low, high = (element("span", metric_text(end)) for end in ends)
         head.insert(2, element("th", element("div", low, high, class_="ends"), scope="col"))
-    body = [_line(table, row, index, shown, ends, looks.get(row.name)) for index, row in enumerate(table.rows)]
+    rows = [(index, row) for index, row in enumerate(table.rows) if row.runs or row.paper or not table.runs]
+    body = [_line(table, row, index, shown, ends, looks.get(row.name)) for index, row in rows]
     return _scrolling(head, body, table.title)
+
+
+def _shared(said: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(rows, remark): what is true of several rows is said once."""
+    rows: dict[str, list[str]] = {}
+    for row, remark in said:
+        rows.setdefault(remark, []).append(row)
+    return [(", ".join(names), remark) for remark, names in rows.items()]
 
 
 def _line(

@@ -1,4 +1,4 @@
-"""Learned schedules in the Transformers `Trainer`: `LearnedLRCallback`.
+"""`LearnedLRCallback`: brings every step's loss to a `LearnedLR` in time.
 
 The Trainer does not pass the loss to callbacks, and it calls a scheduler's `step()` after the optimizer's. So the callback
 wraps `Trainer.training_step` to see the loss, and sets the LR in `on_pre_optimizer_step`. Unless the user passes a
@@ -47,6 +47,9 @@ class LearnedLRCallback(TrainerCallback):
         options: `initial_loss`, `scale`, `min_lr`, `max_lr`, `on_nonfinite` and `process_group` of `LearnedLR`.
     """
 
+    without_effect: tuple[str, ...] = ("learning_rate", "warmup_steps", "lr_scheduler_type", "lr_scheduler_kwargs")
+    """Training arguments that this callback does not read."""
+
     def __init__(
         self,
         schedule: str | os.PathLike[str] | Schedule = DEFAULT,
@@ -81,10 +84,20 @@ class LearnedLRCallback(TrainerCallback):
         trainer.training_step = self._listen  # type: ignore[method-assign]
         trainer.create_scheduler = self._create_scheduler  # type: ignore[method-assign]
 
+    def make(self, num_training_steps: int, optimizer: Optimizer) -> LearnedLR:
+        """The schedule for a training of so many steps, by the arguments of this callback."""
+        _check_optimizer(owner(self._trainer.optimizer))
+        self._tell_what_has_no_effect(self._trainer.args)
+        settings = {**self._settings}
+        if settings["total_steps"] is None:
+            settings["total_steps"] = num_training_steps
+        self._created = LearnedLR(optimizer, **settings)
+        return self._created
+
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Attach to the Trainer whose constructor calls this."""
-        trainer = _caller(self)
-        if trainer is not None:
+        trainer = calling_trainer()
+        if trainer is not None and self in trainer.callback_handler.callbacks:
             self.attach(trainer)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -124,15 +137,21 @@ class LearnedLRCallback(TrainerCallback):
         """Replaces `Trainer.create_scheduler`."""
         trainer = self._trainer
         if trainer.lr_scheduler is None:
-            settings = {**self._settings}
-            if settings["total_steps"] is None:
-                settings["total_steps"] = num_training_steps
-            self._created = LearnedLR(optimizer or trainer.optimizer, **settings)
-            trainer.lr_scheduler, trainer._created_lr_scheduler = (
-                self._created,
-                True,
-            )  # True: the Trainer makes a new one for every train()
+            trainer.lr_scheduler = self.make(num_training_steps, optimizer or trainer.optimizer)
+            trainer._created_lr_scheduler = True  # the Trainer makes a new one for every train()
         return trainer.lr_scheduler
+
+    def _tell_what_has_no_effect(self, args: Any) -> None:
+        """Warn about training arguments that the user has set, and that a learned schedule does not read."""
+        fields = type(args).__dataclass_fields__
+        values = {name: getattr(args, name) for name in self.without_effect}
+        given = {name: value for name, value in values.items() if value not in (fields[name].default, "learned")}
+        if given:
+            shown = ", ".join(f"{name}={getattr(value, 'value', value)}" for name, value in given.items())
+            _check.warn(
+                f"TrainingArguments should leave the LR to the learned schedule, got {shown}, which has no effect: leave it out; "
+                "scale= makes all LRs larger or smaller"
+            )
 
     def _check(self, scheduler: Any) -> None:
         """Raise if the Trainer already has a scheduler that does not fit this callback."""
@@ -217,12 +236,21 @@ class LearnedLRCallback(TrainerCallback):
             return float(self._trainer.compute_loss(model, inputs, num_items_in_batch=count).mean())
 
 
-def _caller(callback: TrainerCallback) -> Trainer | None:
-    """The Trainer that calls this callback, found on the call stack because callbacks are not told."""
+def calling_trainer() -> Trainer | None:
+    """The Trainer that called the function that calls this one, found on the call stack because nothing tells it."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
         caller = frame.f_locals.get("self")
-        if isinstance(caller, Trainer) and callback in caller.callback_handler.callbacks:
+        if isinstance(caller, Trainer):
             return caller
     return None
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    """Refuse an optimizer that steps inside the backward pass."""
+    if type(optimizer).__name__ == "LayerWiseDummyOptimizer":
+        raise ValueError(
+            "optim must leave the step to the Trainer for a learned schedule, got a layer-wise one, which steps inside "
+            "backward, before the LR is known: use its plain form, or another optimizer"
+        )

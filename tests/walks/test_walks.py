@@ -1,7 +1,8 @@
 """Whole scripts, as users write them: does the default end at least as well as a cosine with warm-up at the usual LR?
 
 Each script trains the same networks on the same data under both. On another CPU the same seeds give other numbers, as other seeds
-would. So what counts as noise comes from the records of `python -m experiments.walks`, which have more seeds.
+would. So what counts as noise comes from the records of `python -m experiments.walks`, which have more seeds. Where they show that
+the default is worse, it must not become worse than that.
 """
 
 import pytest
@@ -17,7 +18,7 @@ SEEDS = {
     "plain_adamw_fine_tuning": 5,
     "plain_adamw_language": 3,
     "plain_adamw_more_of_the_same": 10,
-    "plain_adamw_table": 12,
+    "plain_adamw_table": 30,
     "plain_adamw_unscaled_targets": 5,
     "plain_muon_language": 3,
     "plain_sgd_classification": 8,
@@ -28,16 +29,13 @@ SEEDS = {
 }
 """Trainings of each; more where they vary more."""
 
-OVER_FITS = {"plain_sgd_regression": 1.2}
-"""Where the default is worse, and known to be: it fits 221 rows better than the cosine does, and so too well."""
-
 SURE, SMALL = 4.0, 0.02
 """Noise is so many standard errors, and no less than 2 %, for which nobody would change a schedule."""
 
 
-def limit(found: Comparison, seeds: int) -> float:
-    """The largest ratio that may be noise if two schedules are equally good."""
-    return 1 + max(SMALL, SURE * found.spread / seeds**0.5)
+def noise(found: Comparison, seeds: int) -> float:
+    """By how much a ratio may differ from the true one."""
+    return max(SMALL, SURE * found.spread / seeds**0.5)
 
 
 def train(walk, schedule, seeds):
@@ -64,11 +62,21 @@ def test_fine_tuning_on_more_of_the_same_does_not_lose_what_the_network_knew():
     name, seeds = "plain_adamw_more_of_the_same", 10
     walk, recorded = walks.load(name), walks.record(name)
     found = Comparison(train(walk, LEARNED, seeds), [walk.untouched(seed) for seed in range(seeds)])
-    assert found.ratio <= limit(Comparison(recorded[LEARNED], recorded[UNTOUCHED]), seeds), found
+    assert found.ratio <= 1 + noise(Comparison(recorded[LEARNED], recorded[UNTOUCHED]), seeds), found
 
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_noise_is_no_excuse_for_a_schedule_that_ends_a_third_worse(name):
     """If this fails, the walk needs more seeds: a test that cannot fail tells nothing."""
     recorded = walks.record(name)
-    assert OVER_FITS.get(name) or limit(Comparison(recorded[LEARNED], recorded[COSINE]), SEEDS[name]) < 4 / 3
+    assert noise(Comparison(recorded[LEARNED], recorded[COSINE]), SEEDS[name]) < 1 / 3
+
+
+def test_where_the_default_is_worse_is_not_kept_quiet():
+    """By more than three standard errors, in the records, beyond what nobody would care about."""
+
+    def is_worse(recorded):
+        found = Comparison(recorded[LEARNED], recorded[COSINE])
+        return found.ratio > 1 + max(SMALL, 3 * found.standard_error)
+
+    assert [name for name in walks.names() if is_worse(walks.record(name))] == list(walks.WORSE)

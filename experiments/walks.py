@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import mean, stdev
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -76,7 +75,7 @@ def names() -> list[str]:
 
 
 @cache
-def load(name: str) -> ModuleType:
+def load(name: str) -> Any:
     """A script as a module."""
     spec = importlib.util.spec_from_file_location(f"walk_{name}", FOLDER / f"{name}.py")
     assert spec is not None
@@ -110,8 +109,8 @@ def table() -> list[str]:
     return [
         *markdown.table(heads, map(_line, names())),
         "",
-        "Lower is better; ± standard error over paired seeds, with other splits of the data where there is no pretrained network or "
-        "text. One CPU thread. [Records](../results/walks).",
+        "Lower is better; ± standard error over paired seeds, which also split pictures and tables anew. One CPU thread. "
+        "[Records](../results/walks).",
     ]
 
 

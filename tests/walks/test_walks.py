@@ -16,16 +16,16 @@ SEEDS = {
     "lightning_adamw_classification": 5,
     "lightning_sgd_fine_tuning": 5,
     "plain_adamw_fine_tuning": 5,
-    "plain_adamw_language": 3,
+    "plain_adamw_language": 2,
     "plain_adamw_more_of_the_same": 10,
     "plain_adamw_table": 30,
     "plain_adamw_unscaled_targets": 5,
-    "plain_muon_language": 3,
+    "plain_muon_language": 2,
     "plain_sgd_classification": 8,
-    "plain_sgd_language": 3,
+    "plain_sgd_language": 2,
     "plain_sgd_regression": 10,
     "transformers_adamw_fine_tuning": 3,
-    "transformers_adamw_language": 3,
+    "transformers_adamw_language": 2,
 }
 """Trainings of each; more where they vary more."""
 
@@ -52,10 +52,9 @@ def test_the_default_ends_as_well_as_a_cosine_at_the_usual_lr(name):
         pytest.skip("this torch has no Muon")
     walk, seeds, recorded = walks.load(name), SEEDS[name], walks.record(name)
     found = Comparison(train(walk, LEARNED, seeds), train(walk, COSINE, seeds))
-    allowed = OVER_FITS.get(name) or limit(Comparison(recorded[LEARNED], recorded[COSINE]), seeds)
-    assert found.ratio <= allowed, (
-        f"{found}: the default ends at {found.ratio:.3f} times the cosine, allowed is {allowed:.3f}"
-    )
+    before = Comparison(recorded[LEARNED], recorded[COSINE])
+    allowed = (before.ratio if name in walks.WORSE else 1) + noise(before, seeds)
+    assert found.ratio <= allowed, f"{found}: {found.ratio:.3f} times the cosine, allowed is {allowed:.3f}"
 
 
 def test_fine_tuning_on_more_of_the_same_does_not_lose_what_the_network_knew():

@@ -105,12 +105,11 @@ def record(name: str) -> dict[str, Any]:
 
 def table() -> list[str]:
     """Default and cosine, walk by walk."""
-    heads = ["script", "held-out data", "default", "cosine", "default / cosine", "seeds"]
+    heads = ["script", "on held-out data", "default", "cosine", "default / cosine", "seeds"]
     return [
         *markdown.table(heads, map(_line, names())),
         "",
-        "Lower is better; ± standard error over paired seeds, which also split pictures and tables anew. One CPU thread. "
-        "[Records](../results/walks).",
+        "Lower is better; ± standard error over paired seeds, which also split pictures and tables anew. One CPU thread.",
     ]
 
 
@@ -128,7 +127,7 @@ def shorter() -> list[str]:
 
 def _line(name: str) -> list[str]:
     """Of a walk, in the table."""
-    ends, found = record(name), [f"[{name}](../tests/walks/{name}.py)", _unit(name)]
+    ends, found = record(name), [f"[{name}](../results/walks/{name}.json)", _unit(name)]
     means = (short_text(mean(ends[one])) for one in (LEARNED, COSINE))
     return [*found, *means, _ratio(Comparison(ends[LEARNED], ends[COSINE])), str(len(ends[LEARNED]))]
 

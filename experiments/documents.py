@@ -33,6 +33,7 @@ from experiments import (
     transfers,
     universal_validation,
     universal_variants,
+    walks,
     what_schedules_read,
     width_of_minima,
 )
@@ -89,6 +90,8 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "transfers": transfers.transfers,
     "validation": universal_validation.table,
     "variants": universal_variants.table,
+    "walks": walks.table,
+    "walks-shorter": walks.shorter,
     "width": partial(side_by_side.recipe, "width_short"),
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)

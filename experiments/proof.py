@@ -173,6 +173,42 @@ def readme(folder: str = FOLDER) -> list[str]:
     ]
 
 
+CHOICES = {
+    "Universal 2": ("the default", "1"),
+    "Prodigy": ("Prodigy and a cosine", "1"),
+    "Schedule-Free": ("Schedule-Free", "1"),
+    USUAL: ("a cosine at the usual LR", "1"),
+}
+"""What one can do without tuning: its name, and how many trainings it takes."""
+
+
+def deciding(folder: str = FOLDER) -> list[str]:
+    """What one can do, what it costs, how good it is, and where it is worst."""
+    found = _by_task(folder)
+    lines = [["a decay, LR tuned on validation data", "5 to 16", "1", "", ""]]
+    for head, (name, trainings) in CHOICES.items():
+        those = {task: row[head].value for task, row in found.items() if head in row}
+        worst = sorted(those, key=lambda task: -those[task])[:2]
+        where = ", ".join(f"{task} ({those[task]:.2f})" for task in worst)
+        lines.append([name, trainings, f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
+    heads = ["", "trainings", "error, geometric mean", "worst on", "the default's error against its (tasks it wins)"]
+    return markdown.table(heads, lines)
+
+
+def _head_to_head(folder: str, rival: str, own: str = "Universal 2") -> str:
+    """The default's error divided by the rival's, over the seeds that both have: geometric mean, standard error, wins."""
+    logs = []
+    for one in results.columns(folder):
+        rows = results.rows(folder, one.title)
+        if rival in rows and rival != own:
+            found = ratio(results.ended(rows[own]), results.ended(rows[rival]))
+            logs += [math.log(found.value)] if found else []
+    if not logs:
+        return ""
+    spread = stdev(logs) / math.sqrt(len(logs))
+    return f"{math.exp(mean(logs)):.3f} ± {spread:.3f} ({sum(log < 0 for log in logs)} of {len(logs)})"
+
+
 def draw(out: Path) -> None:
     """A line per task, a mark per schedule, against the best-tuned decay."""
     found = _by_task(FOLDER)

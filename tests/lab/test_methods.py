@@ -24,6 +24,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
 ):
     options = {
         "learned": {"schedule": schedule_file},
+        "relative-rule": {"size": 0.02},
         "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1},
         "rtho": {"hyper_lr": 1e-5},
     }.get(schedule, {})
@@ -42,7 +43,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     assert whole.trace["step"] == list(range(2 * PER_EPOCH))
     assert all(math.isfinite(number) for numbers in whole.trace.values() for number in numbers)
     assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
-    assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "mlr-snet"))
+    assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "relative-rule", "mlr-snet"))
     assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
     assert_same(records.read(tmp_path / "run"), whole)
 

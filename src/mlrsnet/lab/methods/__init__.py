@@ -10,7 +10,7 @@ from mlrsnet.lab import options as named
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.lab.methods.hd import HD
 from mlrsnet.lab.methods.l4 import L4
-from mlrsnet.lab.methods.learned import Learned
+from mlrsnet.lab.methods.learned import Learned, RelativeRule
 from mlrsnet.lab.methods.mlr_snet import MLRSNet
 from mlrsnet.lab.methods.rtho import RTHO
 from mlrsnet.lab.methods.table import ByTable
@@ -21,6 +21,7 @@ __all__ = ["METHODS", "SCHEDULES", "Method", "Setting", "build", "check", "defau
 METHODS: dict[str, Callable[..., Method]] = {
     "val-strategy": ValStrategy,
     "learned": Learned,
+    "relative-rule": RelativeRule,
     "mlr-snet": MLRSNet,
     "l4": L4,
     "hd": HD,

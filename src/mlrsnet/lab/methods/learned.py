@@ -1,4 +1,4 @@
-"""A learned schedule, transferred (Algorithm 2)."""
+"""Learned schedules, transferred (Algorithm 2), and the rule that they have to beat."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mlrsnet import Schedule
+from mlrsnet import Card, DecayNet, Gamma, Schedule
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.scheduler import LearnedLR
 
@@ -17,30 +17,16 @@ def find(schedule: str, folder: Path | None) -> str | Path:
     return beside if beside.is_file() else schedule
 
 
-class Learned(Method):
-    """`LearnedLR`, used as in any training loop.
-
-    Args:
-        setting: the training.
-        schedule: a name, `hf://owner/name`, or the path of a .safetensors file, which may be relative to the run's folder.
-        scale: multiplies every LR.
-        phases: how many of its networks to use, evenly spaced; all if None.
-    """
+class ByLearnedLR(Method):
+    """`LearnedLR`, used as in any training loop."""
 
     uses_lr = False
 
-    def __init__(
-        self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
-    ) -> None:
+    def __init__(self, setting: Setting, schedule: Schedule, scale: float = 1.0) -> None:
         super().__init__(setting)
-        chosen = Schedule.load(find(schedule, setting.folder))
-        if phases is not None:
-            chosen = chosen.choose(phases)
-        if setting.is_text and chosen.card.gamma.needs_classes:
-            chosen = chosen.for_text()
         self.learned = LearnedLR(
             self.optimizer,
-            chosen,
+            schedule,
             total_steps=setting.total_steps,
             num_classes=setting.num_classes,
             scale=scale,
@@ -62,3 +48,37 @@ class Learned(Method):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `LearnedLR`."""
         self.learned.load_state_dict(state)
+
+
+class Learned(ByLearnedLR):
+    """A schedule that was learned elsewhere.
+
+    Args:
+        setting: the training.
+        schedule: a name, `hf://owner/name`, or the path of a .safetensors file, which may be relative to the run's folder.
+        scale: multiplies every LR.
+        phases: how many of its networks to use, evenly spaced; all if None.
+    """
+
+    def __init__(
+        self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
+    ) -> None:
+        chosen = Schedule.load(find(schedule, setting.folder))
+        if phases is not None:
+            chosen = chosen.choose(phases)
+        if setting.is_text and chosen.card.gamma.needs_classes:
+            chosen = chosen.for_text()
+        super().__init__(setting, chosen, scale)
+
+
+class RelativeRule(ByLearnedLR):
+    """The plain rival of a law: measured steps of one size for all trainings, in a linear decay with 5 % warm-up.
+
+    Args:
+        setting: the training.
+        size: r, a share of the weights' length.
+    """
+
+    def __init__(self, setting: Setting, *, size: float = 0.087) -> None:
+        gamma = Gamma("measured", value=size)
+        super().__init__(setting, Schedule(DecayNet(fall=0.0, rise=0.0), Card(name="relative rule", gamma=gamma)))

@@ -53,6 +53,7 @@ def rivals(task: Task) -> dict[str, RunSpec]:
     own: dict[str, Any] = {"optimizer_options": {}}
     warm = {"warmup_steps": task.warmup_steps}
     return {
+        "One relative size": replace(spec, schedule="relative-rule"),
         "Schedule-Free": replace(
             spec,
             schedule="fixed",
@@ -110,6 +111,7 @@ RECIPE = Recipe(
             "Decays have a warm-up of 5 % and LRs in multiples of the task's usual one: 0.1 for SGD (1 for LSTMs on characters, 10 "
             "on Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning on the same, 0.01 "
             "for prices in dollars. Choose by validation.",
+            "One relative size: every step is 8.7 % of the weights' length, measured, in a linear decay with 5 % warm-up.",
             "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
             "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
             "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",

@@ -46,7 +46,7 @@ class LearnedLR(LRScheduler):
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         scale: multiplies every LR.
-        min_lr, max_lr: limits for the LR of the first group with a non-zero LR. The others keep their ratio to it.
+        min_lr, max_lr: limits for the LR of the `main_group`. The others keep their ratio to it.
         on_nonfinite: `hold` keeps the last LR and counts the step, with one warning. `raise` raises, and reads the loss
             on the host.
         on_stuck: `warn` or `raise` if the training will come to nothing: the loss does not fall, grows far above its first
@@ -145,6 +145,21 @@ class LearnedLR(LRScheduler):
     def is_measured(self) -> bool:
         """Whether its steps are fractions of the weights' length on average, by the steps that the optimizer took."""
         return self.engine.is_measured
+
+    @property
+    def main_group(self) -> int:
+        """The place of the parameter group whose LR is the schedule's own: the one that most weights use.
+
+        The groups' order does not matter. Groups with the same LR count together, weights that are not trained do not count,
+        and groups added later change nothing.
+        """
+        return self.engine.main
+
+    @property
+    def group_ratios(self) -> list[float]:
+        """What the schedule's LR is multiplied by in each parameter group: its first LR divided by that of the main group."""
+        self.engine.follow_groups()
+        return list(self.engine.ratios)
 
     @property
     def on_nonfinite(self) -> str:
@@ -289,7 +304,11 @@ class LearnedLR(LRScheduler):
 
     def __repr__(self) -> str:
         end = f"of {self.total_steps}" if self.has_end else "of a training without an end yet"
-        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end})"
+        ratios = self.engine.ratios
+        groups = (
+            "" if ratios == [1.0] * len(ratios) else f", group LRs times {', '.join(f'{one:.4g}' for one in ratios)}"
+        )
+        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end}{groups})"
 
     def check(self) -> dict[str, Any]:
         """Old name: `report_problems()`, then `status()`."""

@@ -50,7 +50,7 @@ class Status(TypedDict):
     """Where a schedule stands. NaN means not known yet, phase -1 means before the first step.
 
     step: steps taken. nonfinite, unusable: losses that were skipped, since they were not finite or gave no range.
-    outside: losses far outside the range that the schedule was learned on. lr: of the reference group.
+    outside: losses far outside the range that the schedule was learned on. lr: of the main group.
     """
 
     step: int
@@ -123,7 +123,7 @@ class Backend(Protocol):
         """u of the next step."""
 
     def alpha(self) -> float:
-        """The LR of the reference group now; waits for the device."""
+        """The LR of the main group now; waits for the device."""
 
     def set_horizon(self, horizon: Horizon) -> None:
         """Set when the training ends, and how progress goes there. Only of numbers."""

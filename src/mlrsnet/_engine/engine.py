@@ -12,7 +12,7 @@ from mlrsnet import _weights
 from mlrsnet._engine import counted, measured, relative, shards
 from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
 from mlrsnet._engine.device import DeviceBackend
-from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
+from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._engine.losses import Losses, is_captured
 from mlrsnet._engine.meter import Meter
@@ -33,9 +33,9 @@ class Engine:
     `horizon` says how progress goes to its end. `planned_steps` is T in the law of a measured range and in its window. A
     training whose end is open plans for about twice the steps so far: whenever half of them are over, the plan grows.
 
-    The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
-    `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
-    measured, and `problems` reported so far.
+    The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers, the place
+    of the `main` group and the `ratios` of all LRs to its, `optimizer_steps` taken since the last loss, `meter` of those
+    steps where the range is measured, and `problems` reported so far.
 
     Args:
         optimizer: the one that owns the parameter groups.
@@ -68,8 +68,10 @@ class Engine:
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
         self.ratios: list[float] = []
+        self._bound: list[dict[str, Any]] = []
         remember_initial_lrs(optimizer)
-        lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
+        self.main = main_group(optimizer, process_group)
+        lr, device = float(optimizer.param_groups[self.main]["lr"]), device_of(optimizer.param_groups)
         self.backend: Backend = (
             HostBackend(rule, total_steps, initial_loss, lr)
             if device is None
@@ -161,10 +163,12 @@ class Engine:
             relative.check(self.optimizer)
         elif self.is_measured:
             counted.check(self.optimizer)
+        self.main = self._find_main()
+        self._bound = list(groups)
         self._set_scale()
-        self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer))
+        self.ratios = self.backend.bind(groups, ratios_to(self.optimizer, self.main))
         if self.meter is not None:
-            self.meter.bind(groups, self.ratios)
+            self.meter.bind(groups, self.ratios, self.main)
 
     def restore(
         self,
@@ -172,17 +176,22 @@ class Engine:
         steps: int,
         horizon: Horizon,
         planned_steps: int,
+        main: int,
         mean: tuple[float, float] = (0.0, 0.0),
         known: tuple[int, int] = (1, 1),
         measured_steps: int = 0,
         shrink: Tensor | None = None,
     ) -> None:
         """Continue from a snapshot, without repeating its warnings. `planned_steps`: for which the range and the windows are.
+        `main`: the place of the group whose LR is alpha.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
         `measured_steps`: those of the meter; `shrink`: of `Meter.counted`.
         """
         self.steps, (self.depth, self.parameters) = steps, known
+        if main != self.main:
+            self.main, self._bound = main, []
+        self.bind()  # before anything is restored: it converts what was measured so far
         self._follow(horizon, planned_steps)
         self.backend.restore(saved)
         self.skipped = _skipped(saved) if self.is_annealing else 0
@@ -190,7 +199,6 @@ class Engine:
         self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
-        self.bind()
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
@@ -203,6 +211,16 @@ class Engine:
         if self.meter is not None:
             self.meter.extend(planned_steps)
         self._set_scale()
+
+    def _find_main(self) -> int:
+        """Where the main group is now. Groups may be added or removed, and `Optimizer.load_state_dict` makes all of them new."""
+        groups = self.optimizer.param_groups
+        known = self._bound[self.main] if self.main < len(self._bound) else None
+        place = next((place for place, group in enumerate(groups) if group is known), self.main)
+        was_removed = len(groups) < len(self._bound) and groups[min(place, len(groups) - 1)] is not known
+        if was_removed or not groups[place]["initial_lr"]:
+            return main_group(self.optimizer, self.losses.process_group)
+        return place
 
     def _tell(self, sign: Sign | None) -> None:
         """Warn about a sign, or raise."""
@@ -223,12 +241,12 @@ class Engine:
 
     def _set_scale(self) -> None:
         """Carry the range over to the optimizer."""
-        reference = reference_group(self.optimizer)
+        group = self.optimizer.param_groups[self.main]
         if self.is_measured:
             law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
-            self.backend.optimizer_scale = law * momentum_scale(reference)
+            self.backend.optimizer_scale = law * momentum_scale(group)
         elif not self.is_relative:
-            self.backend.optimizer_scale = optimizer_scale(reference)
+            self.backend.optimizer_scale = optimizer_scale(group)
 
     def _measure(self) -> None:
         """|w| / |d| of the step that follows."""

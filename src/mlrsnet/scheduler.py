@@ -36,10 +36,10 @@ class LearnedLR(LRScheduler):
     `anneal(steps)` ends the training earlier or later than planned, at a small LR.
 
     Args:
-        optimizer: any torch optimizer, or a wrapper that shares its groups. The range is carried over from SGD to momentum
-            and Adam by `mlrsnet.gamma.optimizer_scale`. A schedule with a relative range needs torch's SGD, Adam or AdamW,
-            and gradients that are not scaled: call `scaler.unscale_(optimizer)` first. One with a measured range takes any
-            optimizer but LBFGS, and any loop.
+        optimizer: any optimizer that leaves its LR to others, or a wrapper that shares its groups. A schedule with a measured
+            range, such as the default, takes any loop too. An absolute range is carried over from SGD to momentum and Adam by
+            `mlrsnet.gamma.optimizer_scale`. A relative range needs torch's SGD, Adam or AdamW, and gradients that are not
+            scaled: call `scaler.unscale_(optimizer)` first.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training. None if you do not know: the schedule warms up and goes on at about
             half its height until `anneal(steps)` ends it. Only for schedules with one phase that know the progress.
@@ -187,6 +187,7 @@ class LearnedLR(LRScheduler):
             self._check_idle()
             return
         self._check_order(loss)
+        self.engine.check_untouched()
         self.engine.advance(loss)
         self.engine.check_end(self.last_epoch)
 

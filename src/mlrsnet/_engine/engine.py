@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _weights
-from mlrsnet._engine import counted, measured, relative, shards
+from mlrsnet._engine import counted, measured, relative, shards, suitable
 from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
@@ -21,7 +21,7 @@ from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
 from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
-from mlrsnet.gamma import momentum_scale, optimizer_scale
+from mlrsnet.gamma import is_known, momentum_scale, optimizer_scale
 
 OPEN_STEPS, OPEN_GROWTH = 1000, 16
 """A training without an end plans for so many steps first, then for a sixteenth more whenever half of them are over."""
@@ -69,7 +69,10 @@ class Engine:
         self.is_measured = rule.schedule.card.gamma.is_measured
         self.ratios: list[float] = []
         self._bound: list[dict[str, Any]] = []
+        self._given: list[float] = []  # the LRs of the last step, on the host
+        suitable.check(optimizer)
         remember_initial_lrs(optimizer)
+        suitable.check_lrs(optimizer)
         self.main = main_group(optimizer, process_group)
         lr, device = float(optimizer.param_groups[self.main]["lr"]), device_of(optimizer.param_groups)
         self.backend: Backend = (
@@ -82,6 +85,7 @@ class Engine:
         if self.is_measured:
             self._look_at_weights()
         self.bind()
+        self._check_known()
         self._listen()
 
     def advance(self, loss: float | Tensor) -> None:
@@ -102,6 +106,8 @@ class Engine:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
         self.steps += 1
+        if self.backend.on_host:
+            self._given = [group["lr"] for group in self._bound]
         if self.is_open and 2 * self.steps >= self.planned_steps:
             self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
         if self.backend.on_host:
@@ -150,6 +156,17 @@ class Engine:
                 "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps)",
             )
 
+    def check_untouched(self) -> None:
+        """Warn once if someone else has changed an LR since the last step; not on a device, which would have to be asked."""
+        for place, (group, given) in enumerate(zip(self._bound, self._given, strict=False)):
+            if group["lr"] != given:
+                self.problems.warn_once(
+                    "touched",
+                    f"the LR of parameter group {place} was changed from {given:.4g} to {float(group['lr']):.4g} since the last "
+                    "LearnedLR.step(loss), which sets it again: use no other scheduler beside it, nor an optimizer that sets its "
+                    "own LR; scale=, min_lr= and max_lr= change what LearnedLR sets",
+                )
+
     def follow_groups(self) -> None:
         """Bind again where a group was added, or the optimizer's state was loaded."""
         if not self.backend.is_bound(self.optimizer.param_groups):
@@ -164,7 +181,7 @@ class Engine:
         elif self.is_measured:
             counted.check(self.optimizer)
         self.main = self._find_main()
-        self._bound = list(groups)
+        self._bound, self._given = list(groups), []
         self._set_scale()
         self.ratios = self.backend.bind(groups, ratios_to(self.optimizer, self.main))
         if self.meter is not None:
@@ -241,12 +258,24 @@ class Engine:
 
     def _set_scale(self) -> None:
         """Carry the range over to the optimizer."""
-        group = self.optimizer.param_groups[self.main]
+        group = suitable.as_torch(self.optimizer, self.optimizer.param_groups[self.main])
         if self.is_measured:
             law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
             self.backend.optimizer_scale = law * momentum_scale(group)
         elif not self.is_relative:
             self.backend.optimizer_scale = optimizer_scale(group)
+
+    def _check_known(self) -> None:
+        """Warn if the optimizer is unknown and its range is not measured."""
+        group = suitable.as_torch(self.optimizer, self.optimizer.param_groups[self.main])
+        if not (self.is_measured or self.is_relative or is_known(group)):
+            self.problems.warn_once(
+                "assumed",
+                f"{type(self.optimizer).__name__} is an optimizer that the range of the schedule {self.rule.schedule.card.name!r} "
+                f"was not made for, and it gets that of SGD times {self.backend.optimizer_scale:.3g}: compare "
+                "LearnedLR.get_last_lr() with an LR that you trust, and correct it with scale=, or use 'universal-2', which "
+                "measures the optimizer's steps",
+            )
 
     def _measure(self) -> None:
         """|w| / |d| of the step that follows."""

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check
 from mlrsnet._engine import state
-from mlrsnet._engine.contract import Status, make_rule
+from mlrsnet._engine.contract import Status, knows_progress, make_rule
 from mlrsnet._engine.device import MOST_STEPS
 from mlrsnet._engine.engine import OPEN_STEPS, Engine
 from mlrsnet._engine.groups import owner
@@ -217,7 +217,7 @@ class LearnedLR(LRScheduler):
                 "anneal(steps) again to end later"
             )
         least = self.total_steps if self.has_end else max(1, self.last_epoch)
-        total_steps = _check.whole_number("total_steps", total_steps, least, "a horizon can only grow")
+        total_steps = _check.number_of_steps("total_steps", total_steps, least, "a horizon can only grow")
         self.engine.is_open = False
         self.engine.extend(total_steps)
 
@@ -234,8 +234,8 @@ class LearnedLR(LRScheduler):
         Raises:
             ValueError: the schedule has one phase and does not know the progress, so its LRs would not change.
         """
-        steps = _check.whole_number("steps", steps, hint="optimizer steps from now until the end of the training")
-        if not (self.schedule.num_phases > 1 or _knows_progress(self.schedule)):
+        steps = _check.number_of_steps("steps", steps, hint="optimizer steps from now until the end of the training")
+        if not (self.schedule.num_phases > 1 or knows_progress(self.schedule)):
             raise ValueError(
                 f"anneal(steps) needs a schedule that knows the progress, and {self.schedule.card.name!r} reads only the loss, so "
                 "its LRs would not fall: stop the training, or use another schedule, such as 'universal'"
@@ -356,16 +356,11 @@ class LearnedLR(LRScheduler):
 def _horizon(total_steps: int | None, schedule: Schedule) -> int | None:
     """The argument `total_steps`, checked."""
     if total_steps is not None:
-        return _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
-    if schedule.num_phases > 1 or not _knows_progress(schedule):
+        return _check.number_of_steps("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
+    if schedule.num_phases > 1 or not knows_progress(schedule):
         why = f"has {schedule.num_phases} phases" if schedule.num_phases > 1 else "does not read the progress"
         raise ValueError(
             f"total_steps must be given for the schedule {schedule.card.name!r}, which {why}, got None: pass the optimizer steps "
             "of the whole training, or use a schedule with one phase that knows the progress, such as 'universal'"
         )
     return None
-
-
-def _knows_progress(schedule: Schedule) -> bool:
-    """Whether its LRs depend on how much of the training is over."""
-    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"

@@ -114,3 +114,10 @@ def test_a_missing_lightning_is_told_in_one_sentence():
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert last.endswith("pip install 'mlrsnet[lightning]'")
+
+
+def test_a_schedule_that_goes_on_long_after_the_trainer_is_told_at_the_start(paper):
+    with pytest.warns(
+        UserWarning, match="total_steps should be 21, the steps that the Trainer takes, got 210 from LearnedLR"
+    ):
+        fit(Configured(paper, total_steps=210), [LossFeed()])

@@ -28,6 +28,11 @@ class Rule:
     max_lr: float = float("inf")
 
 
+def knows_progress(schedule: Schedule) -> bool:
+    """Whether its LRs depend on how much of the training is over."""
+    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"
+
+
 def make_rule(schedule: Schedule, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
     """A rule from the arguments of `LearnedLR`, checked."""
     if num_classes is not None:

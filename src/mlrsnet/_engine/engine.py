@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from mlrsnet import _weights
 from mlrsnet._engine import counted, measured, relative, shards, suitable
-from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
+from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status, knows_progress
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
@@ -19,6 +19,7 @@ from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
+from mlrsnet._engine.unfinished import Course
 from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
 from mlrsnet.gamma import is_known, momentum_scale, optimizer_scale
@@ -67,6 +68,7 @@ class Engine:
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
+        self.course = Course()
         self.ratios: list[float] = []
         self._bound: list[dict[str, Any]] = []
         self._given: list[float] = []  # the LRs of the last step, on the host
@@ -87,6 +89,8 @@ class Engine:
         self.bind()
         self._check_known()
         self._listen()
+        self._set_course()
+        self.course.watch(self)
 
     def advance(self, loss: float | Tensor) -> None:
         """Set the LRs for the optimizer step that follows, from its loss."""
@@ -106,6 +110,7 @@ class Engine:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
         self.steps += 1
+        self.course.steps = self.steps
         if self.backend.on_host:
             self._given = [group["lr"] for group in self._bound]
         if self.is_open and 2 * self.steps >= self.planned_steps:
@@ -228,6 +233,12 @@ class Engine:
         if self.meter is not None:
             self.meter.extend(planned_steps)
         self._set_scale()
+        self._set_course()
+
+    def _set_course(self) -> None:
+        """Say where the LR ends, if someone planned it and it falls there."""
+        is_planned = knows_progress(self.rule.schedule) and not (self.is_open or self.is_annealing)
+        self.course.steps, self.course.total_steps = self.steps, self.total_steps if is_planned else 0
 
     def _find_main(self) -> int:
         """Where the main group is now. Groups may be added or removed, and `Optimizer.load_state_dict` makes all of them new."""

@@ -28,6 +28,7 @@ as it was in version 0.1, has `main_group`."""
 def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
+    engine.course.saved_at = engine.steps
     engine.problems.warn_counted(snapshot, engine.rule.schedule.card)
     if engine.on_stuck == "warn":  # whatever happens, a state can be saved
         engine.check_vital_signs()

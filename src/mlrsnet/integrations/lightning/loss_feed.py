@@ -12,6 +12,9 @@ from mlrsnet._engine import relative
 from mlrsnet.integrations.lightning.framework import Callback, class_names, is_a, only_optimizer, scaler_of
 from mlrsnet.scheduler import LearnedLR
 
+MARGIN = 1.1
+"""The Trainer's own count may be off by a step or so per epoch."""
+
 
 class LossFeed(Callback):
     """Gives every step's loss to the `LearnedLR` that `configure_optimizers` returned as its scheduler.
@@ -84,7 +87,17 @@ class LossFeed(Callback):
                 f"LossFeed needs configure_optimizers to return one LearnedLR as its scheduler, got {class_names(found)}: "
                 "return one, or use LearnedLRCallback, which makes its own"
             )
+        self._check_horizon(trainer, found[0])
         return found[0]
+
+    def _check_horizon(self, trainer: Any, lr: LearnedLR) -> None:
+        """Warn if the Trainer will stop long before the schedule does, and so at a high LR."""
+        steps = trainer.estimated_stepping_batches  # inf or -1 if Lightning does not know
+        if lr.has_end and not lr.is_annealing and 0 < MARGIN * steps < lr.total_steps:
+            _check.warn(
+                f"total_steps should be {steps}, the steps that the Trainer takes, got {lr.total_steps} from LearnedLR, whose LR "
+                f"would not fall in time: build LearnedLR with total_steps={steps}, or use LearnedLRCallback"
+            )
 
     def _use(self, lr: LearnedLR) -> None:
         if self._waiting:

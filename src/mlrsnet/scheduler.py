@@ -36,10 +36,9 @@ class LearnedLR(LRScheduler):
     `anneal(steps)` ends the training earlier or later than planned, at a small LR.
 
     Args:
-        optimizer: any optimizer that leaves its LR to others, or a wrapper that shares its groups. A schedule with a measured
-            range, such as the default, takes any loop too. An absolute range is carried over from SGD to momentum and Adam by
-            `mlrsnet.gamma.optimizer_scale`. A relative range needs torch's SGD, Adam or AdamW, and gradients that are not
-            scaled: call `scaler.unscale_(optimizer)` first.
+        optimizer: any optimizer that leaves its LR to others, or a wrapper that shares its groups. A measured range, such as
+            the default's, takes it as it is. An absolute range is carried over from SGD to momentum and Adam by
+            `mlrsnet.gamma.optimizer_scale`. A relative range needs torch's SGD, Adam or AdamW.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training. None if you do not know: the schedule warms up and goes on at about
             half its height until `anneal(steps)` ends it. Only for schedules with one phase that know the progress.

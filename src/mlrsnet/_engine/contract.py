@@ -112,6 +112,9 @@ class Backend(Protocol):
     def set_ratio(self, ratio: Tensor) -> None:
         """Set |w| / |d|; a ratio that is no positive number leaves the old one."""
 
+    def redo(self, ratio: Tensor) -> None:
+        """Take the last step again, with another |w| / |d|, if there is one. Only for relative ranges."""
+
     def moment(self, loss: float) -> Moment:
         """What the network would read if `loss`, a finite one, came now."""
 

@@ -71,6 +71,7 @@ class Engine:
         self.course = Course()
         self.ratios: list[float] = []
         self._bound: list[dict[str, Any]] = []
+        self._awaits_step = False
         self._given: list[float] = []  # the LRs of the last step, on the host
         suitable.check(optimizer)
         remember_initial_lrs(optimizer)
@@ -101,7 +102,7 @@ class Engine:
             )
         self.follow_groups()
         if self.is_relative:
-            self._measure()
+            self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
         if self.meter is not None:
             self.meter.begin()
             if self.backend.on_host:
@@ -109,6 +110,7 @@ class Engine:
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
+        self._awaits_step = True
         self.steps += 1
         self.course.steps = self.steps
         if self.backend.on_host:
@@ -141,6 +143,16 @@ class Engine:
             self.problems.warn_once("unmeasured", relative.UNMEASURED)
         if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
+
+    def measure_again(self) -> None:
+        """The optimizer is about to step: set its LRs by the gradients that it will use. For a relative range."""
+        if not self._awaits_step:
+            return
+        self._awaits_step = False
+        self.backend.redo(relative.ratio(self.optimizer, self.ratios))
+        if self.backend.on_host:
+            self._given = [group["lr"] for group in self._bound]
+            self.check_measured(self.steps)
 
     def check_vital_signs(self) -> None:
         """Look at the losses that came since the last call, on a device; waits for it. On the host, every step does so."""
@@ -221,6 +233,7 @@ class Engine:
         self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
+        self._awaits_step = False
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
@@ -288,12 +301,6 @@ class Engine:
                 "measures the optimizer's steps",
             )
 
-    def _measure(self) -> None:
-        """|w| / |d| of the step that follows."""
-        self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
-        if self.backend.on_host and self.backend.ratio <= relative.SMALLEST_RATIO:
-            self.problems.warn_once("unmeasured", relative.UNMEASURED)
-
     def _read(self, loss: float | Tensor) -> float:
         """The loss as a number, finite where it has to be."""
         if is_captured(loss):
@@ -313,6 +320,8 @@ class Engine:
         self.optimizer_steps.watch(self.optimizer)
         if self.meter is not None:
             self.meter.watch(self.optimizer)
+        if self.is_relative:
+            self.optimizer.register_step_pre_hook(relative.Hook(self))
         if not self.backend.on_host:
             own = weakref.ref(self)
 

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._engine import relative
 from mlrsnet.integrations.lightning.framework import Callback, class_names, is_a, only_optimizer, scaler_of
 from mlrsnet.scheduler import LearnedLR
 
@@ -35,9 +34,6 @@ class LossFeed(Callback):
         """Find or make the schedule. Now the optimizer and the number of steps are known, and any checkpoint is loaded."""
         self._check_alone(trainer)
         self.lr = self._prepare(trainer, pl_module, only_optimizer(trainer, self))
-        if self.lr.is_relative:
-            scaled = scaler_of(trainer) is not None
-            relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
         self.lr.trust_order()  # the Trainer also steps for a batch that training_step skipped
         self._waiting = self._closed = False
         self._defer_monitors(trainer)

@@ -107,9 +107,10 @@ def test_a_prolonged_schedule_goes_on_alike_on_host_and_device(times):
     assert all(0.1 < used < 5 for used in found[0])
 
 
-def test_scale_and_bounds_apply_to_the_first_group_and_ratios_stay(paper, kind):
+def test_scale_and_bounds_apply_to_the_main_group_and_ratios_stay(paper, kind):
     def build(**options):
-        groups = [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": kind(lr)} for lr in (0.0, 0.1, 0.4)]
+        sizes = {0.0: 3, 0.1: 2, 0.4: 1}
+        groups = [{"params": [torch.nn.Parameter(torch.ones(n))], "lr": kind(lr)} for lr, n in sizes.items()]
         lr = LearnedLR(SGD(groups, lr=0.1), paper, total_steps=9, num_classes=5, **options)
         lr.step(1.6)
         return [float(x) for x in lr.get_last_lr()]

@@ -16,6 +16,13 @@ def whole_number(name: str, value: object, minimum: int = 1, hint: str = "") -> 
     return number
 
 
+def number_of_steps(name: str, value: object, minimum: int = 1, hint: str = "") -> int:
+    """Return `value` as an int, or raise. A float such as 100.0, which a division leaves, is whole too; 100.5 must be rounded."""
+    if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
+        hint = f"{hint}, rounded up: math.ceil({value!r})" if hint else f"pass math.ceil({value!r})"
+    return whole_number(name, int(value) if isinstance(value, float) and value.is_integer() else value, minimum, hint)
+
+
 def positive(name: str, value: object, hint: str = "") -> float:
     """Return `value` as a finite positive float, or raise."""
     number = real(name, value, hint)

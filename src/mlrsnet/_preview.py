@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from mlrsnet import _check, _plotting
 from mlrsnet._engine import probe
 from mlrsnet._engine.counted import Counted
-from mlrsnet._engine.groups import owner, reference_group
+from mlrsnet._engine.groups import owner
 from mlrsnet._features import Horizon
 from mlrsnet._sparkline import marks_of_terminal, sparkline
 from mlrsnet.baselines.hand_designed import factors
@@ -51,7 +51,7 @@ class Preview:
         optimizer: the kind of the optimizer.
         total_steps: of the training.
         steps: the steps that were looked at.
-        lrs: the LR at each, of the reference group; None if it cannot be known yet.
+        lrs: the LR at each, of the main group; None if it cannot be known yet.
         moves: by which share of their length each of these steps would move the weights; None if it cannot be known yet.
         cosine: the LRs of a cosine at the optimizer's own LR, with a warm-up over 5 % of the training.
         cosine_moves: the same as `moves`, for the cosine.
@@ -187,7 +187,7 @@ def preview(
     expected, assumed = _losses(losses, points, num_classes)
     lrs = _lrs(learned, expected, ratio)
     needs_ratio = learned.is_measured or learned.is_relative
-    base = float(reference_group(stand_in)["initial_lr"])
+    base = float(stand_in.param_groups[learned.engine.main]["initial_lr"])
     cosine = base * np.array(factors("cosine", points, 1, warmup=COSINE_WARMUP))
     if len(set(learned.engine.ratios)) > 1:
         notes.append(f"LRs are those of the parameter groups at {base:.3g}; the others keep their ratio to them")

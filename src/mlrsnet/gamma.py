@@ -27,6 +27,9 @@ USUAL_STEPS, USUAL_SIZE, USUAL_DEPTH = 500, 10_000, 4
 ADAPTIVE_SCALE = 0.01
 """Adam-like optimizers and Muon divide by the size of the gradient, so their LRs are about a hundredth of SGD's."""
 
+ADAPTIVE_KEYS = ("betas", "beta2_decay", "centered", "initial_accumulator_value", "clip_threshold")
+"""Of parameter groups of Adam-like optimizers, torch's Adafactor, RMSprop, Adagrad, and other Adafactors."""
+
 
 @dataclass(frozen=True)
 class Gamma:
@@ -147,7 +150,7 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     - heavy-ball and Nesterov SGD: (1 - momentum) / (1 - dampening), since momentum lengthens the average step
     - Adam and its relatives, Adafactor, RMSprop, Adagrad: 0.01, times (1 - momentum) where RMSprop has momentum
     - Muon: 0.01, whatever its momentum, since its direction is orthogonalised and its length fixed
-    - anything else: 1
+    - anything else: as SGD; `is_known` says whether that is an assumption
 
     The kind is read from the keys of the group, so wrapped and third-party optimizers are covered. `LearnedLR(scale=...)`
     corrects the factor where it is wrong.
@@ -161,8 +164,7 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     """
     if "ns_steps" in group:  # Newton-Schulz: Muon
         return ADAPTIVE_SCALE
-    adaptive = any(key in group for key in ("betas", "beta2_decay", "centered", "initial_accumulator_value"))
-    scale = ADAPTIVE_SCALE if adaptive else 1.0
+    scale = ADAPTIVE_SCALE if any(key in group for key in ADAPTIVE_KEYS) else 1.0
     momentum = float(group.get("momentum") or 0.0)
     if not momentum:
         return scale
@@ -176,6 +178,22 @@ def optimizer_scale(group: dict[str, Any]) -> float:
             f"dampening must be < 1 for a learned schedule, got {dampening!r}: the LR scales with 1 / (1 - dampening)"
         )
     return scale * (1 - momentum) / (1 - dampening)
+
+
+def is_known(group: dict[str, Any]) -> bool:
+    """Whether `optimizer_scale` knows the kind of optimizer of a parameter group: by its keys it is Adam-like, Muon, or SGD.
+
+    LARS has SGD's keys, but its steps are relative to the weights.
+
+    >>> is_known({"betas": (0.9, 0.999)}), is_known({"momentum": 0.9, "dampening": 0.0})
+    (True, True)
+    >>> is_known({"lr": 0.1}), is_known({"momentum": 0.9, "dampening": 0.0, "trust_coeff": 0.001})
+    (False, False)
+    """
+    if any(key in group for key in ("ns_steps", *ADAPTIVE_KEYS)):
+        return True
+    is_averaged, is_sgd = {"lambd", "t0"} <= group.keys(), {"momentum", "dampening"} <= group.keys()
+    return (is_averaged or is_sgd) and not any(str(key).startswith("trust") for key in group)
 
 
 def momentum_scale(group: dict[str, Any]) -> float:

@@ -125,7 +125,9 @@ class MetaTrainer:
         self.lr = LearnedLR(
             optimizer,
             Schedule(self.net, self._card),
-            total_steps=_check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training"),
+            total_steps=_check.number_of_steps(
+                "total_steps", total_steps, hint="optimizer steps of the whole training"
+            ),
             num_classes=num_classes,
             initial_loss=initial_loss,
             scale=scale,

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check, _plotting
 from mlrsnet._engine import state
-from mlrsnet._engine.contract import Status, make_rule
+from mlrsnet._engine.contract import Status, knows_progress, make_rule
 from mlrsnet._engine.device import MOST_STEPS
 from mlrsnet._engine.engine import OPEN_STEPS, Engine
 from mlrsnet._engine.groups import owner
@@ -38,17 +38,16 @@ class LearnedLR(LRScheduler):
     `anneal(steps)` ends the training earlier or later than planned, at a small LR.
 
     Args:
-        optimizer: any torch optimizer, or a wrapper that shares its groups. The range is carried over from SGD to momentum
-            and Adam by `mlrsnet.gamma.optimizer_scale`. A schedule with a relative range needs torch's SGD, Adam or AdamW,
-            and gradients that are not scaled: call `scaler.unscale_(optimizer)` first. One with a measured range takes any
-            optimizer but LBFGS, and any loop.
+        optimizer: any optimizer that leaves its LR to others, or a wrapper that shares its groups. A measured range, such as
+            the default's, takes it as it is. An absolute range is carried over from SGD to momentum and Adam by
+            `mlrsnet.gamma.optimizer_scale`. A relative range needs torch's SGD, Adam or AdamW.
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training. None if you do not know: the schedule warms up and goes on at about
             half its height until `anneal(steps)` ends it. Only for schedules with one phase that know the progress.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         scale: multiplies every LR.
-        min_lr, max_lr: limits for the LR of the first group with a non-zero LR. The others keep their ratio to it.
+        min_lr, max_lr: limits for the LR of the `main_group`. The others keep their ratio to it.
         on_nonfinite: `hold` keeps the last LR and counts the step, with one warning. `raise` raises, and reads the loss
             on the host.
         on_stuck: `warn` or `raise` if the training will come to nothing: the loss does not fall, grows far above its first
@@ -149,6 +148,21 @@ class LearnedLR(LRScheduler):
         return self.engine.is_measured
 
     @property
+    def main_group(self) -> int:
+        """The place of the parameter group whose LR is the schedule's own: the one that most weights use.
+
+        The groups' order does not matter. Groups with the same LR count together, weights that are not trained do not count,
+        and groups added later change nothing.
+        """
+        return self.engine.main
+
+    @property
+    def group_ratios(self) -> list[float]:
+        """What the schedule's LR is multiplied by in each parameter group: its first LR divided by that of the main group."""
+        self.engine.follow_groups()
+        return list(self.engine.ratios)
+
+    @property
     def on_nonfinite(self) -> str:
         """`hold` or `raise`."""
         return self.engine.on_nonfinite
@@ -174,6 +188,7 @@ class LearnedLR(LRScheduler):
             self._check_idle()
             return
         self._check_order(loss)
+        self.engine.check_untouched()
         self.engine.advance(loss)
         self.engine.check_end(self.last_epoch)
 
@@ -203,7 +218,7 @@ class LearnedLR(LRScheduler):
                 "anneal(steps) again to end later"
             )
         least = self.total_steps if self.has_end else max(1, self.last_epoch)
-        total_steps = _check.whole_number("total_steps", total_steps, least, "a horizon can only grow")
+        total_steps = _check.number_of_steps("total_steps", total_steps, least, "a horizon can only grow")
         self.engine.is_open = False
         self.engine.extend(total_steps)
 
@@ -220,8 +235,8 @@ class LearnedLR(LRScheduler):
         Raises:
             ValueError: the schedule has one phase and does not know the progress, so its LRs would not change.
         """
-        steps = _check.whole_number("steps", steps, hint="optimizer steps from now until the end of the training")
-        if not (self.schedule.num_phases > 1 or _knows_progress(self.schedule)):
+        steps = _check.number_of_steps("steps", steps, hint="optimizer steps from now until the end of the training")
+        if not (self.schedule.num_phases > 1 or knows_progress(self.schedule)):
             raise ValueError(
                 f"anneal(steps) needs a schedule that knows the progress, and {self.schedule.card.name!r} reads only the loss, so "
                 "its LRs would not fall: stop the training, or use another schedule, such as 'universal'"
@@ -334,7 +349,11 @@ class LearnedLR(LRScheduler):
 
     def __repr__(self) -> str:
         end = f"of {self.total_steps}" if self.has_end else "of a training without an end yet"
-        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end})"
+        ratios = self.engine.ratios
+        groups = (
+            "" if ratios == [1.0] * len(ratios) else f", group LRs times {', '.join(f'{one:.4g}' for one in ratios)}"
+        )
+        return f"LearnedLR({self.schedule.card.name!r}, step {self.last_epoch} {end}{groups})"
 
     def check(self) -> dict[str, Any]:
         """Old name: `report_problems()`, then `status()`."""
@@ -381,16 +400,11 @@ class LearnedLR(LRScheduler):
 def _horizon(total_steps: int | None, schedule: Schedule) -> int | None:
     """The argument `total_steps`, checked."""
     if total_steps is not None:
-        return _check.whole_number("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
-    if schedule.num_phases > 1 or not _knows_progress(schedule):
+        return _check.number_of_steps("total_steps", total_steps, hint="optimizer steps of the whole training, or None")
+    if schedule.num_phases > 1 or not knows_progress(schedule):
         why = f"has {schedule.num_phases} phases" if schedule.num_phases > 1 else "does not read the progress"
         raise ValueError(
             f"total_steps must be given for the schedule {schedule.card.name!r}, which {why}, got None: pass the optimizer steps "
             "of the whole training, or use a schedule with one phase that knows the progress, such as 'universal'"
         )
     return None
-
-
-def _knows_progress(schedule: Schedule) -> bool:
-    """Whether its LRs depend on how much of the training is over."""
-    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"

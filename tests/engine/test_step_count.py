@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 from cases import Task
-from torch.optim import LBFGS, SGD, Adam
+from torch.optim import SGD, Adam
 
 from mlrsnet import LearnedLR, LSTMNet, MetaTrainer
 
@@ -99,13 +99,6 @@ def test_micro_batches_closures_and_skipped_steps_are_quiet(paper, task):
     optimizer, lr = make(paper, Task())
     for _ in range(3):
         optimizer.step(closure)
-
-
-def test_a_line_search_is_one_step(paper, task):
-    optimizer, lr = make(paper, task, LBFGS)
-    for step in range(3):
-        lr.step(task.loss(step))
-        optimizer.step(lambda step=step: task.backward(step, optimizer))
 
 
 @pytest.mark.parametrize("order", ["scheduler first", "optimizer first"])

@@ -154,6 +154,36 @@ def test_a_step_that_is_left_out_leaves_the_lr_alone(paper):
     assert module.used[3] == module.used[2] != module.used[4]
 
 
+RANGES = ("universal-relative", "universal-2")
+
+
+@pytest.mark.parametrize("schedule", RANGES)
+def test_gradients_that_are_clipped_after_the_loss_has_come_train_as_in_a_hand_written_loop(schedule):
+    module = Module()
+    fit(module, [LearnedLRCallback(schedule, num_classes=5)], gradient_clip_val=0.05)
+    assert_same(module, *by_hand(schedule, clip=0.05))
+
+
+@pytest.mark.parametrize("clip", [None, 0.05])
+@pytest.mark.parametrize("schedule", RANGES)
+def test_fp16_trains_as_a_hand_written_loop_that_scales_nothing(schedule, clip):
+    plugins = [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=256.0))]
+    module, net, used = Module(), new_net(), []
+    fit(module, [LearnedLRCallback(schedule, num_classes=5)], plugins=plugins, gradient_clip_val=clip)
+    optimizer = record(momentum(net), used)
+    lr = LearnedLR(optimizer, schedule, total_steps=21, num_classes=5)
+
+    def take(loss):
+        if clip:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+        lr.step(loss)
+        optimizer.step()
+
+    scaled_by_hand(take, net, optimizer, torch.amp.GradScaler("cpu", enabled=False), Batches(), 3)
+    assert len(module.used) == len(used) == 21
+    torch.testing.assert_close(torch.tensor(module.used), torch.tensor(used), rtol=0.05, atol=0)  # half precision
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_monitor_shows_an_lr_at_the_step_that_used_it(paper, tmp_path, accumulate):
     module, monitor = Module(two_groups), LearningRateMonitor(logging_interval="step")

@@ -5,8 +5,6 @@ import sys
 
 import pytest
 import torch
-from cases import SCHEDULES
-from lightning.pytorch.plugins.precision import MixedPrecision
 from lightning_fits import (
     Batches,
     Configured,
@@ -19,28 +17,7 @@ from lightning_fits import (
     own_callback,
 )
 
-from mlrsnet import LearnedLR
 from mlrsnet.integrations.lightning import LearnedLRCallback, LossFeed
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gradient_clip_val": 0.5}, "Lightning clips them afterwards: train without clipping"),
-        ({"plugins": [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))]}, "Lightning scales them"),
-    ],
-)
-def test_a_relative_range_needs_gradients_as_they_are_used(options, message):
-    class Own(Module):
-        def configure_optimizers(self):
-            optimizer = super().configure_optimizers()
-            return [optimizer], [LearnedLR(optimizer, "universal-relative", total_steps=9)]
-
-    with pytest.raises(ValueError, match=message):
-        fit(Module(), [LearnedLRCallback("universal-relative")], **options)
-    with pytest.raises(ValueError, match=message):
-        fit(Own(), [LossFeed()], **options)
-    fit(Module(), [LearnedLRCallback(SCHEDULES["measured"](), num_classes=5)], **options)  # a measured one does not
 
 
 @pytest.mark.parametrize(
@@ -114,3 +91,10 @@ def test_a_missing_lightning_is_told_in_one_sentence():
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert last.endswith("pip install 'mlrsnet[lightning]'")
+
+
+def test_a_schedule_that_goes_on_long_after_the_trainer_is_told_at_the_start(paper):
+    with pytest.warns(
+        UserWarning, match="total_steps should be 21, the steps that the Trainer takes, got 210 from LearnedLR"
+    ):
+        fit(Configured(paper, total_steps=210), [LossFeed()])

@@ -138,15 +138,20 @@ def test_the_schedule_reads_the_mean_loss_of_the_whole_batch_also_of_the_last_sh
     torch.testing.assert_close(logged(trainer), replayed(horizon, means, 6), rtol=1e-4, atol=0)
 
 
-def test_a_relative_range_needs_gradients_that_are_not_scaled(tmp_path):
-    trainer = alone(classifier(), settings(tmp_path), "universal-relative", labelled())
-    trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
-    with pytest.raises(ValueError, match="the Trainer scales them"):
+def test_a_relative_range_does_not_mind_scaled_gradients(tmp_path):
+    found = []
+    for scale in (None, 256.0):
+        trainer = alone(classifier(), settings(tmp_path, max_grad_norm=0.0), "universal-relative", labelled())
+        if scale is not None:
+            trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
         trainer.train()
+        found.append(logged(trainer))
+    torch.testing.assert_close(*found, rtol=1e-3, atol=0)
 
 
-def test_a_measured_range_works_in_the_trainer_with_its_clipping(tmp_path):
-    schedule = Schedule(LSTMNet(10), Card(gamma=Gamma("measured", value=0.1)))
+@pytest.mark.parametrize("policy", ["relative", "measured"])
+def test_ranges_by_the_steps_work_in_the_trainer_with_its_clipping(tmp_path, policy):
+    schedule = Schedule(LSTMNet(10), Card(gamma=Gamma(policy, value=0.1)))
     trainer = alone(classifier(), settings(tmp_path, max_grad_norm=0.05), schedule, labelled())
     trainer.train()
     lrs = logged(trainer)

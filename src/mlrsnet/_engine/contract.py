@@ -28,6 +28,11 @@ class Rule:
     max_lr: float = float("inf")
 
 
+def knows_progress(schedule: Schedule) -> bool:
+    """Whether its LRs depend on how much of the training is over."""
+    return "progress" in schedule.net.inputs or schedule.net.anneal != "none"
+
+
 def make_rule(schedule: Schedule, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
     """A rule from the arguments of `LearnedLR`, checked."""
     if num_classes is not None:
@@ -50,7 +55,7 @@ class Status(TypedDict):
     """Where a schedule stands. NaN means not known yet, phase -1 means before the first step.
 
     step: steps taken. nonfinite, unusable: losses that were skipped, since they were not finite or gave no range.
-    outside: losses far outside the range that the schedule was learned on. lr: of the reference group.
+    outside: losses far outside the range that the schedule was learned on. lr: of the main group.
     """
 
     step: int
@@ -107,6 +112,9 @@ class Backend(Protocol):
     def set_ratio(self, ratio: Tensor) -> None:
         """Set |w| / |d|; a ratio that is no positive number leaves the old one."""
 
+    def redo(self, ratio: Tensor) -> None:
+        """Take the last step again, with another |w| / |d|, if there is one. Only for relative ranges."""
+
     def moment(self, loss: float) -> Moment:
         """What the network would read if `loss`, a finite one, came now."""
 
@@ -123,7 +131,7 @@ class Backend(Protocol):
         """u of the next step."""
 
     def alpha(self) -> float:
-        """The LR of the reference group now; waits for the device."""
+        """The LR of the main group now; waits for the device."""
 
     def set_horizon(self, horizon: Horizon) -> None:
         """Set when the training ends, and how progress goes there. Only of numbers."""

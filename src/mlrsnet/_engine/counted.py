@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
 from mlrsnet._engine import shards
 from mlrsnet._engine.measured import LONGEST, count, shortest_length, wide
@@ -157,11 +157,6 @@ def first_move(group: dict[str, Any]) -> float:
 
 def check(optimizer: Optimizer) -> None:
     """Refuse what cannot be measured."""
-    if isinstance(optimizer, LBFGS):
-        raise ValueError(
-            "optimizer must take one step per loss for a schedule with a measured range, got LBFGS, which evaluates the loss "
-            "several times in a step: use another optimizer, or a schedule whose range is not measured, such as 'universal'"
-        )
     if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
         raise ValueError(
             f"optimizer must have torch's step hooks for a schedule with a measured range, got {type(optimizer).__name__}, which "

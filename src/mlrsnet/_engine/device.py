@@ -80,6 +80,10 @@ class DeviceBackend:
         if initial_loss is not None:
             contract.check_first_loss(rule, initial_loss, "initial_loss")
             self.carry.initial_loss.fill_(initial_loss)
+        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # what the last step began with
+        if rule.schedule.card.gamma.is_relative:
+            self.last = (self.counts.clone(), self.values.clone(), self.carry.memory.clone())
+        self.last_loss = self.carry.lr
         self.retired: list[tuple[Tensor, Tensor]] = []
         self.history, self.losses = torch.empty(2, 0, dtype=torch.float32, device=device)
         self.group_lrs, self.ratios = torch.ones(2, 1, dtype=torch.float32, device=device)
@@ -106,10 +110,26 @@ class DeviceBackend:
         """See `Backend`; by the groups' LR tensors."""
         return len(groups) == len(self.lrs) and all(a["lr"] is b for a, b in zip(groups, self.lrs, strict=True))
 
-    @torch.no_grad()
     def step(self, loss: float | Tensor) -> None:
         """See `Backend`."""
-        loss = self._here(loss)
+        self.last_loss = self._here(loss)
+        if self.last is not None:
+            for kept, now in zip(self.last, (self.counts, self.values, self.carry.memory), strict=True):
+                kept.copy_(now)
+        self._take(self.last_loss)
+
+    def redo(self, ratio: Tensor) -> None:
+        """See `Backend`; always, since nothing is read back."""
+        assert self.last is not None
+        self.set_ratio(ratio)
+        horizon = self.counts[5:].clone()
+        for kept, now in zip(self.last, (self.counts, self.values, self.carry.memory), strict=True):
+            now.copy_(kept)
+        self._take(self.last_loss)
+        self.counts[5:] = horizon
+
+    @torch.no_grad()
+    def _take(self, loss: Tensor) -> None:
         scale = self.rule.scale * self.optimizer_scale
         if self.kernel is not None:
             with torch.cuda.device_of(loss):

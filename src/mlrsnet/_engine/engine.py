@@ -9,19 +9,20 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _weights
-from mlrsnet._engine import counted, measured, relative, shards
-from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status
+from mlrsnet._engine import counted, measured, relative, shards, suitable
+from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status, knows_progress
 from mlrsnet._engine.device import DeviceBackend
-from mlrsnet._engine.groups import device_of, initial_ratios, reference_group, remember_initial_lrs, set_lr
+from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._engine.losses import Losses, is_captured
 from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.step_count import StepCounter
+from mlrsnet._engine.unfinished import Course
 from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
-from mlrsnet.gamma import momentum_scale, optimizer_scale
+from mlrsnet.gamma import is_known, momentum_scale, optimizer_scale
 
 OPEN_STEPS, OPEN_GROWTH = 1000, 16
 """A training without an end plans for so many steps first, then for a sixteenth more whenever half of them are over."""
@@ -33,9 +34,9 @@ class Engine:
     `horizon` says how progress goes to its end. `planned_steps` is T in the law of a measured range and in its window. A
     training whose end is open plans for about twice the steps so far: whenever half of them are over, the plan grows.
 
-    The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers,
-    `ratios` between the groups, `optimizer_steps` taken since the last loss, `meter` of those steps where the range is
-    measured, and `problems` reported so far.
+    The parts are public to the rest of the package: `losses` that wait for their step, `backend` with the numbers, the place
+    of the `main` group and the `ratios` of all LRs to its, `optimizer_steps` taken since the last loss, `meter` of those
+    steps where the range is measured, and `problems` reported so far.
 
     Args:
         optimizer: the one that owns the parameter groups.
@@ -67,9 +68,16 @@ class Engine:
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
+        self.course = Course()
         self.ratios: list[float] = []
+        self._bound: list[dict[str, Any]] = []
+        self._awaits_step = False
+        self._given: list[float] = []  # the LRs of the last step, on the host
+        suitable.check(optimizer)
         remember_initial_lrs(optimizer)
-        lr, device = float(reference_group(optimizer)["lr"]), device_of(optimizer.param_groups)
+        suitable.check_lrs(optimizer)
+        self.main = main_group(optimizer, process_group)
+        lr, device = float(optimizer.param_groups[self.main]["lr"]), device_of(optimizer.param_groups)
         self.backend: Backend = (
             HostBackend(rule, total_steps, initial_loss, lr)
             if device is None
@@ -80,7 +88,10 @@ class Engine:
         if self.is_measured:
             self._look_at_weights()
         self.bind()
+        self._check_known()
         self._listen()
+        self._set_course()
+        self.course.watch(self)
 
     def advance(self, loss: float | Tensor) -> None:
         """Set the LRs for the optimizer step that follows, from its loss."""
@@ -91,7 +102,7 @@ class Engine:
             )
         self.follow_groups()
         if self.is_relative:
-            self._measure()
+            self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
         if self.meter is not None:
             self.meter.begin()
             if self.backend.on_host:
@@ -99,7 +110,11 @@ class Engine:
         if self.on_nonfinite == "raise" or self.backend.on_host:
             loss = self._read(loss)
         self.backend.step(loss)  # also writes param_groups[i]["lr"]
+        self._awaits_step = True
         self.steps += 1
+        self.course.steps = self.steps
+        if self.backend.on_host:
+            self._given = [group["lr"] for group in self._bound]
         if self.is_open and 2 * self.steps >= self.planned_steps:
             self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
         if self.backend.on_host:
@@ -129,6 +144,16 @@ class Engine:
         if self.meter is not None and steps >= measured.PATIENCE and not self.meter.numbers()[1]:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
+    def measure_again(self) -> None:
+        """The optimizer is about to step: set its LRs by the gradients that it will use. For a relative range."""
+        if not self._awaits_step:
+            return
+        self._awaits_step = False
+        self.backend.redo(relative.ratio(self.optimizer, self.ratios))
+        if self.backend.on_host:
+            self._given = [group["lr"] for group in self._bound]
+            self.check_measured(self.steps)
+
     def check_vital_signs(self) -> None:
         """Look at the losses that came since the last call, on a device; waits for it. On the host, every step does so."""
         if isinstance(self.backend, DeviceBackend):
@@ -148,6 +173,17 @@ class Engine:
                 "stays where it ends: pass the steps of the whole training, or call LearnedLR.extend(total_steps)",
             )
 
+    def check_untouched(self) -> None:
+        """Warn once if someone else has changed an LR since the last step; not on a device, which would have to be asked."""
+        for place, (group, given) in enumerate(zip(self._bound, self._given, strict=False)):
+            if group["lr"] != given:
+                self.problems.warn_once(
+                    "touched",
+                    f"the LR of parameter group {place} was changed from {given:.4g} to {float(group['lr']):.4g} since the last "
+                    "LearnedLR.step(loss), which sets it again: use no other scheduler beside it, nor an optimizer that sets its "
+                    "own LR; scale=, min_lr= and max_lr= change what LearnedLR sets",
+                )
+
     def follow_groups(self) -> None:
         """Bind again where a group was added, or the optimizer's state was loaded."""
         if not self.backend.is_bound(self.optimizer.param_groups):
@@ -161,10 +197,12 @@ class Engine:
             relative.check(self.optimizer)
         elif self.is_measured:
             counted.check(self.optimizer)
+        self.main = self._find_main()
+        self._bound, self._given = list(groups), []
         self._set_scale()
-        self.ratios = self.backend.bind(groups, initial_ratios(self.optimizer))
+        self.ratios = self.backend.bind(groups, ratios_to(self.optimizer, self.main))
         if self.meter is not None:
-            self.meter.bind(groups, self.ratios)
+            self.meter.bind(groups, self.ratios, self.main)
 
     def restore(
         self,
@@ -172,17 +210,22 @@ class Engine:
         steps: int,
         horizon: Horizon,
         planned_steps: int,
+        main: int,
         mean: tuple[float, float] = (0.0, 0.0),
         known: tuple[int, int] = (1, 1),
         measured_steps: int = 0,
         shrink: Tensor | None = None,
     ) -> None:
         """Continue from a snapshot, without repeating its warnings. `planned_steps`: for which the range and the windows are.
+        `main`: the place of the group whose LR is alpha.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
         `measured_steps`: those of the meter; `shrink`: of `Meter.counted`.
         """
         self.steps, (self.depth, self.parameters) = steps, known
+        if main != self.main:
+            self.main, self._bound = main, []
+        self.bind()  # before anything is restored: it converts what was measured so far
         self._follow(horizon, planned_steps)
         self.backend.restore(saved)
         self.skipped = _skipped(saved) if self.is_annealing else 0
@@ -190,7 +233,7 @@ class Engine:
         self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
-        self.bind()
+        self._awaits_step = False
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
@@ -203,6 +246,22 @@ class Engine:
         if self.meter is not None:
             self.meter.extend(planned_steps)
         self._set_scale()
+        self._set_course()
+
+    def _set_course(self) -> None:
+        """Say where the LR ends, if someone planned it and it falls there."""
+        is_planned = knows_progress(self.rule.schedule) and not (self.is_open or self.is_annealing)
+        self.course.steps, self.course.total_steps = self.steps, self.total_steps if is_planned else 0
+
+    def _find_main(self) -> int:
+        """Where the main group is now. Groups may be added or removed, and `Optimizer.load_state_dict` makes all of them new."""
+        groups = self.optimizer.param_groups
+        known = self._bound[self.main] if self.main < len(self._bound) else None
+        place = next((place for place, group in enumerate(groups) if group is known), self.main)
+        was_removed = len(groups) < len(self._bound) and groups[min(place, len(groups) - 1)] is not known
+        if was_removed or not groups[place]["initial_lr"]:
+            return main_group(self.optimizer, self.losses.process_group)
+        return place
 
     def _tell(self, sign: Sign | None) -> None:
         """Warn about a sign, or raise."""
@@ -223,18 +282,24 @@ class Engine:
 
     def _set_scale(self) -> None:
         """Carry the range over to the optimizer."""
-        reference = reference_group(self.optimizer)
+        group = suitable.as_torch(self.optimizer, self.optimizer.param_groups[self.main])
         if self.is_measured:
             law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
-            self.backend.optimizer_scale = law * momentum_scale(reference)
+            self.backend.optimizer_scale = law * momentum_scale(group)
         elif not self.is_relative:
-            self.backend.optimizer_scale = optimizer_scale(reference)
+            self.backend.optimizer_scale = optimizer_scale(group)
 
-    def _measure(self) -> None:
-        """|w| / |d| of the step that follows."""
-        self.backend.set_ratio(relative.ratio(self.optimizer, self.ratios))
-        if self.backend.on_host and self.backend.ratio <= relative.SMALLEST_RATIO:
-            self.problems.warn_once("unmeasured", relative.UNMEASURED)
+    def _check_known(self) -> None:
+        """Warn if the optimizer is unknown and its range is not measured."""
+        group = suitable.as_torch(self.optimizer, self.optimizer.param_groups[self.main])
+        if not (self.is_measured or self.is_relative or is_known(group)):
+            self.problems.warn_once(
+                "assumed",
+                f"{type(self.optimizer).__name__} is an optimizer that the range of the schedule {self.rule.schedule.card.name!r} "
+                f"was not made for, and it gets that of SGD times {self.backend.optimizer_scale:.3g}: compare "
+                "LearnedLR.get_last_lr() with an LR that you trust, and correct it with scale=, or use 'universal-2', which "
+                "measures the optimizer's steps",
+            )
 
     def _read(self, loss: float | Tensor) -> float:
         """The loss as a number, finite where it has to be."""
@@ -255,6 +320,8 @@ class Engine:
         self.optimizer_steps.watch(self.optimizer)
         if self.meter is not None:
             self.meter.watch(self.optimizer)
+        if self.is_relative:
+            self.optimizer.register_step_pre_hook(relative.Hook(self))
         if not self.backend.on_host:
             own = weakref.ref(self)
 

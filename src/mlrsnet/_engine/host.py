@@ -30,6 +30,7 @@ class HostBackend:
         self.nets = [host_net(net) for net in rule.schedule.phases]
         self.carry = begin(self.nets[0].net.initial_state().numpy(), lr)
         self.history = array("d")
+        self.last: tuple[Carry, float, Horizon] | None = None  # what the last step began with
         self.groups: list[dict[str, Any]] = []
         self.ratios: list[float] = []
         if initial_loss is not None:
@@ -51,7 +52,7 @@ class HostBackend:
         if after.unusable > before.unusable:
             first = float(loss) if math.isnan(before.initial_loss) else before.initial_loss
             contract.check_first_loss(self.rule, first, "the first loss")
-        self.carry = after
+        self.carry, self.last = after, (before, float(loss), self.horizon)
         self.history.append(after.lr)
         if after.step > before.step:
             for group, ratio in zip(self.groups, self.ratios, strict=True):
@@ -60,6 +61,16 @@ class HostBackend:
     def set_ratio(self, ratio: Tensor) -> None:
         """See `Backend`."""
         self.ratio = float(relative.usable(ratio, torch.full_like(ratio, self.ratio)))
+
+    def redo(self, ratio: Tensor) -> None:
+        """See `Backend`."""
+        old = self.ratio
+        self.set_ratio(ratio)
+        if self.ratio != old and self.last is not None:
+            now, (self.carry, loss, self.horizon) = self.horizon, self.last
+            self.history.pop()
+            self.step(loss)
+            self.horizon = now
 
     def moment(self, loss: float) -> Moment:
         """See `Backend`."""

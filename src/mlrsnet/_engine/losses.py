@@ -1,9 +1,16 @@
 """The loss of a step: checked, averaged over micro-batches, and over ranks."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
 from mlrsnet._engine.ranks import Group, average_over_ranks, check_group
+
+NOT_A_LOSS = (
+    "loss must be a float or a scalar tensor of floats, got {}: pass the loss of this batch, not the number of an epoch or of a "
+    "step, which other schedulers take; if it is your loss, pass float(loss)"
+)
 
 
 class Losses:
@@ -38,13 +45,22 @@ def as_scalar(loss: float | Tensor) -> float | Tensor:
     if isinstance(loss, Tensor):
         if loss.numel() != 1:
             raise ValueError(f"loss must be a scalar, got shape {tuple(loss.shape)}: pass loss.mean()")
+        if not loss.is_floating_point():
+            raise TypeError(NOT_A_LOSS.format(f"a tensor of {loss.dtype}"))
         return loss.detach().reshape(())
+    if _is_whole(loss):
+        raise TypeError(NOT_A_LOSS.format(repr(loss)))
     try:
         if not isinstance(loss, str):
             return float(loss)
     except (TypeError, ValueError):
         pass
     raise TypeError(f"loss must be a number or a scalar tensor, got {type(loss).__name__}: pass loss or loss.item()")
+
+
+def _is_whole(loss: object) -> bool:
+    """Whether it is a whole number or a truth value, Python's or numpy's."""
+    return isinstance(loss, Integral) or getattr(getattr(loss, "dtype", None), "kind", "f") in "iub"
 
 
 def is_captured(loss: float | Tensor) -> bool:

@@ -49,11 +49,11 @@ class Meter:
         self._retired: list[Counted] = []
         self._forget()
 
-    def bind(self, groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> None:
-        """Measure the weights of these groups. If another group's LR is alpha now, the mean follows."""
+    def bind(self, groups: Sequence[dict[str, Any]], shares: Sequence[float], main: int) -> None:
+        """Measure the weights of these groups. If another group's LR is alpha now, that at `main`, the mean follows."""
         self._read()
         for group, share in zip(self._groups, self._shares, strict=True):
-            if share and group is _reference(groups, shares):
+            if share and group is groups[main]:
                 self.mean.rescale(share**-2)
                 self.backend.ratio *= share
         self._groups, self._shares = list(groups), list(shares)
@@ -210,11 +210,6 @@ def _part_on_host(rows: Tensor, factors: list[float], counted: Counted) -> float
         moved *= factors[0] if counted.has_one_group else factors
         lengths = np.maximum(lengths * counted.shrink.numpy(), counted.floors.numpy())
         return float(measured.relative_square(moved, lengths, counted.counts.numpy()))
-
-
-def _reference(groups: Sequence[dict[str, Any]], shares: Sequence[float]) -> dict[str, Any] | None:
-    """The group whose LR is alpha."""
-    return next((group for group, share in zip(groups, shares, strict=True) if share), None)
 
 
 class _Hooks:

@@ -3,11 +3,15 @@
 w_t: all weights of the optimizer that have a gradient, as one vector. d_t: what the next step would subtract from them at an
 LR of 1, with momentum, weight decay and the group's share, computed from gradients and the optimizer's state. A relative step
 does not depend on the scale of weights or gradients, so one r serves networks whose LRs differ a hundredfold.
+
+Gradients may still change after the loss has come: a GradScaler divides them, or they are clipped. So |w| / |d| is measured twice:
+when the loss comes, and by `Hook` right before the step, with the gradients that the optimizer will use.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -59,16 +63,40 @@ def ratio(optimizer: Optimizer, shares: Sequence[float]) -> Tensor:
     return w / d
 
 
-def check_loop(where: str, *, scaled: bool = False, clips_later: bool = False) -> None:
-    """Refuse a framework, called `where`, whose gradients change between the LR and the optimizer's step."""
-    if scaled or clips_later:
-        wrong = (
-            "scales them (fp16): train in bf16 or fp32" if scaled else "clips them afterwards: train without clipping"
-        )
-        raise ValueError(
-            f"a schedule with a relative range needs gradients as the optimizer uses them, and {where} {wrong}, or use a "
-            "schedule whose range is not relative, such as 'universal-2'"
-        )
+class Measures(Protocol):
+    """Who measures again before a step: an `Engine`."""
+
+    def measure_again(self) -> None:
+        """Gradients are now as the optimizer uses them."""
+
+
+class Hook:
+    """What an optimizer calls before a step. A closure, which computes the gradients, is followed. Keeps nobody alive."""
+
+    def __init__(self, engine: Measures) -> None:
+        self._engine = weakref.ref(engine)
+
+    def __call__(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        """See `Optimizer.register_step_pre_hook`; `args` begin with the optimizer itself."""
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._measure()
+            return None
+        return args[:1], {**kwargs, "closure": self._followed(closure)}
+
+    def _followed(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def then_measure() -> Any:
+            result = closure()
+            self._measure()
+            return result
+
+        return then_measure
+
+    @torch._disable_dynamo
+    def _measure(self) -> None:
+        engine = self._engine()
+        if engine is not None:
+            engine.measure_again()
 
 
 def usable(new: Tensor, old: Tensor) -> Tensor:
@@ -88,8 +116,10 @@ def _length(tensors: list[Tensor]) -> Tensor:
 
 def _direction(optimizer: Optimizer, group: dict[str, Any], weight: Tensor) -> Tensor:
     """What the next step subtracts from a weight at an LR of 1. Changes nothing."""
-    gradient, decay = weight.grad, group["weight_decay"]
+    gradient, decay, scale = weight.grad, group["weight_decay"], getattr(optimizer, "grad_scale", None)
     assert gradient is not None
+    if scale is not None:  # of a GradScaler, which leaves the division to a fused optimizer
+        gradient = gradient / scale.to(gradient.device)
     gradient = -gradient if group["maximize"] else gradient
     decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, AdamW))
     if decay and not decoupled:

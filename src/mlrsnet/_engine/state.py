@@ -10,6 +10,7 @@ import torch
 from mlrsnet import _check
 from mlrsnet._engine.contract import Rule, Snapshot
 from mlrsnet._engine.engine import Engine
+from mlrsnet._engine.groups import first_group
 from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
@@ -20,12 +21,14 @@ KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot
 MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "measured_steps", "shrink")
 """Of schedules with a measured range only, so that states of the others are those of version 0.1."""
 PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
-"""Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`."""
+"""Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`. One whose LR is not that of the first group,
+as it was in version 0.1, has `main_group`."""
 
 
 def save(engine: Engine) -> dict[str, Any]:
     """Everything that the next step depends on; waits for the device."""
     snapshot = engine.backend.snapshot()
+    engine.course.saved_at = engine.steps
     engine.problems.warn_counted(snapshot, engine.rule)
     if engine.on_stuck == "warn":  # whatever happens, a state can be saved
         engine.check_vital_signs()
@@ -39,6 +42,7 @@ def save(engine: Engine) -> dict[str, Any]:
         **snapshot,
         **_measured(engine),
         **_plan(engine),
+        **({} if engine.main == first_group(engine.optimizer) else {"main_group": engine.main}),
     }
 
 
@@ -48,6 +52,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
     plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
     is_open = bool(state.pop("open_ended", False))
+    main = int(state.pop("main_group", first_group(engine.optimizer)))
     _check_state(state, engine.rule.schedule)
     planned = plan.get("planned_steps", state["total_steps"])
     if not engine.is_open and (is_open or planned != engine.planned_steps):
@@ -69,6 +74,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
         state["last_epoch"],
         Horizon(state["total_steps"], plan.get("anneal_begin", 0), plan.get("anneal_start", 0)),
         planned,
+        main,
         (total, weight),
         (depth, parameters),
         steps,

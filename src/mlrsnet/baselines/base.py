@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._engine.groups import initial_ratios, reference_group, remember_initial_lrs
+from mlrsnet._engine.groups import first_group, ratios_to, remember_initial_lrs
 
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value. Returns the value to store, or raises an error that names both and the rule."""
@@ -68,7 +68,8 @@ class Baseline(Optimizer):
     def _ratios(self) -> tuple[dict[str, Any], list[float]]:
         """The group whose LR is alpha, and the initial ratio of every group's LR to it."""
         remember_initial_lrs(self)
-        return reference_group(self), initial_ratios(self)
+        place = first_group(self)
+        return self.param_groups[place], ratios_to(self, place)
 
     def _skip(self, what: str) -> None:
         """Warn, once, that a step was skipped."""

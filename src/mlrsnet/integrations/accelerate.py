@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet._engine import relative
 from mlrsnet.schedule import DEFAULT, Schedule
 from mlrsnet.scheduler import LearnedLR
 
@@ -77,8 +76,6 @@ class AcceleratedLR(LearnedLR):
                 "steps inside accelerator.backward(loss), before the LR is known: train with DDP or FSDP"
             )
         super().__init__(optimizer, schedule, total_steps=total_steps, **options)
-        if self.is_relative:
-            relative.check_loop("Accelerate", scaled=accelerator.scaler is not None)
         self._gradients = accelerator.gradient_state
         accelerator.register_for_checkpointing(self)
 

@@ -8,10 +8,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._engine import relative
 from mlrsnet.integrations.lightning.framework import Callback, class_names, is_a, only_optimizer, scaler_of
 from mlrsnet.integrations.lightning.several import OwnSteps
 from mlrsnet.scheduler import LearnedLR
+
+MARGIN = 1.1
+"""The Trainer's own count may be off by a step or so per epoch."""
 
 
 class LossFeed(Callback):
@@ -42,9 +44,6 @@ class LossFeed(Callback):
         self._several = OwnSteps(trainer) if len(trainer.optimizers) > 1 and self._allows_several else None
         if self._several is None:
             self.lr = self._prepare(trainer, pl_module, only_optimizer(trainer, self))
-            if self.lr.is_relative:
-                scaled = scaler_of(trainer) is not None
-                relative.check_loop("Lightning", scaled=scaled, clips_later=bool(trainer.gradient_clip_val))
             self.lr.trust_order()  # the Trainer also steps for a batch that training_step skipped
         self._defer_monitors(trainer)
 
@@ -96,7 +95,17 @@ class LossFeed(Callback):
                 f"LossFeed needs configure_optimizers to return one LearnedLR as its scheduler, got {class_names(found)}: "
                 "return one, or use LearnedLRCallback, which makes its own"
             )
+        self._check_horizon(trainer, found[0])
         return found[0]
+
+    def _check_horizon(self, trainer: Any, lr: LearnedLR) -> None:
+        """Warn if the Trainer will stop long before the schedule does, and so at a high LR."""
+        steps = trainer.estimated_stepping_batches  # inf or -1 if Lightning does not know
+        if lr.has_end and not lr.is_annealing and 0 < MARGIN * steps < lr.total_steps:
+            _check.warn(
+                f"total_steps should be {steps}, the steps that the Trainer takes, got {lr.total_steps} from LearnedLR, whose LR "
+                f"would not fall in time: build LearnedLR with total_steps={steps}, or use LearnedLRCallback"
+            )
 
     def _use(self, lr: LearnedLR) -> None:
         if self._waiting:

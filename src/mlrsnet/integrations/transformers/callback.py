@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _check
-from mlrsnet._engine import relative
 from mlrsnet._engine.groups import owner
 from mlrsnet.integrations._rehearsal import check_arguments
 from mlrsnet.schedule import DEFAULT, Schedule
@@ -115,8 +114,6 @@ class LearnedLRCallback(TrainerCallback):
                 "pass optimizers=(optimizer, LearnedLR(optimizer, ...))"
             )
         self._check_horizon(lr, state.max_steps)
-        if lr.is_relative:
-            relative.check_loop("the Trainer", scaled=self._trainer.accelerator.scaler is not None)
         self._times = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

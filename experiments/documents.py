@@ -43,6 +43,7 @@ from mlrsnet.lab.recipes import RECIPES
 MAKERS: dict[str, Callable[[], list[str]]] = {
     "ablations": horizon_ablations.table,
     "algorithm-1-lrs": pace_of_algorithm_1.rates,
+    "deciding": proof.deciding,
     "default": default_on_eight_tasks.default,
     "default-gaps": default_on_eight_tasks.gaps,
     "default-others": default_on_eight_tasks.others,

@@ -185,22 +185,30 @@ CHOICES = {
 def deciding(folder: str = FOLDER) -> list[str]:
     """What one can do, what it costs, how good it is, and where it is worst."""
     found = _by_task(folder)
-    lines = [["a decay, LR tuned on validation data", "5 to 16", "1", "", ""]]
+    tried = [sum(name in results.rows(folder, one.title) for name in DECAYS) for one in results.columns(folder)]
+    lines = [["a decay, LR tuned on validation data", f"{min(tried)} to {max(tried)}", "1", "", ""]]
     for head, (name, trainings) in CHOICES.items():
         those = {task: row[head].value for task, row in found.items() if head in row}
         worst = sorted(those, key=lambda task: -those[task])[:2]
         where = ", ".join(f"{task} ({those[task]:.2f})" for task in worst)
         lines.append([name, trainings, f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
-    heads = ["", "trainings", "error, geometric mean", "worst on", "the default's error against its (tasks it wins)"]
-    return markdown.table(heads, lines)
+    heads = ["", "trainings", "error, geometric mean", "worst on", "default / it (tasks that the default wins)"]
+    prodigy = {task: row["Prodigy"].value for task, row in found.items() if "Prodigy" in row}
+    worst_task = max(prodigy, key=lambda task: prodigy[task], default="")
+    return [
+        *markdown.table(heads, lines),
+        "",
+        f"± standard error over tasks. Without {worst_task}, the default / Prodigy is "
+        f"{_head_to_head(folder, 'Prodigy', without=worst_task)}.",
+    ]
 
 
-def _head_to_head(folder: str, rival: str, own: str = "Universal 2") -> str:
+def _head_to_head(folder: str, rival: str, own: str = "Universal 2", without: str = "") -> str:
     """The default's error divided by the rival's, over the seeds that both have: geometric mean, standard error, wins."""
     logs = []
     for one in results.columns(folder):
         rows = results.rows(folder, one.title)
-        if rival in rows and rival != own:
+        if rival in rows and rival != own and one.title != without:
             found = ratio(results.ended(rows[own]), results.ended(rows[rival]))
             logs += [math.log(found.value)] if found else []
     if not logs:

@@ -46,10 +46,14 @@ def test_the_learned_schedule_in_it_needs_no_lr_and_trains_the_network(executed)
     assert accuracies["learned"] > min(cosines)  # of an LR that nobody looked for
 
 
-def test_it_shows_one_picture_of_the_lr_and_the_loss(executed):
-    pictures = [output.data["image/png"] for output in outputs(executed) if "image/png" in output.get("data", {})]
-    assert len(pictures) == 1
-    assert base64.b64decode(pictures[0]).startswith(b"\x89PNG")
+def test_it_shows_the_lrs_and_losses_a_preview_and_what_came_of_it(executed):
+    data = [output.get("data", {}) for output in outputs(executed)]
+    pictures = [one["image/png"] for one in data if "image/png" in one]
+    assert len(pictures) == 2
+    assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
+    (preview,) = [one["text/html"] for one in data if "text/html" in one]
+    assert "universal-2 for AdamW" in preview
+    assert "data:image/png;base64," in preview
 
 
 def test_the_notebook_is_kept_without_what_a_run_leaves():

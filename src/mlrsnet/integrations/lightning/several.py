@@ -4,9 +4,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from mlrsnet._engine import relative
 from mlrsnet._engine.groups import owner
-from mlrsnet.integrations.lightning.framework import class_names, scaler_of
+from mlrsnet.integrations.lightning.framework import class_names
 from mlrsnet.scheduler import LearnedLR
 
 
@@ -23,9 +22,6 @@ class OwnSteps:
                 f"{class_names(found)}: return one for each, and in training_step call self.lr_schedulers()[i].step(loss) with the "
                 "loss of optimizer i, before its step()"
             )
-        for lr in found:
-            if lr.is_relative:
-                relative.check_loop("Lightning", scaled=scaler_of(trainer) is not None)
         self._lrs: list[LearnedLR] = found
 
     def check(self, optimizer: Optimizer) -> None:

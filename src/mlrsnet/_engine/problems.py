@@ -37,21 +37,32 @@ class Problems:
 
     def warn_counted(self, status: Mapping[str, Any], card: Card) -> None:
         """Warn about counters that have grown."""
-        low, high = card.loss_range or (0.0, 0.0)
         messages = {
             "unusable": no_range(status["unusable"]) if not status["step"] else "",
             "nonfinite": "a loss was not finite; LR and state were kept (status() counts such steps)",
-            "outside": f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule "
-            f"{card.name!r} was learned; its LRs may not fit",
+            "outside": _outside(card),
         }
         for kind, message in messages.items():
             if message and status[kind] > self.known[kind]:
                 self.warn_once(kind, message)
 
 
+def _outside(card: Card) -> str:
+    """What a loss that the schedule was not learned on means."""
+    then = "its LRs may not fit; 'universal-2' takes any loss"
+    if card.loss_range is None:
+        return f"a loss was negative, and the schedule {card.name!r} was learned on positive ones only: {then}"
+    low, high = card.loss_range
+    return (
+        f"a loss, as the network sees it, was far outside [{low:.3g}, {high:.3g}], where the schedule {card.name!r} was learned: "
+        f"{then}"
+    )
+
+
 def no_range(losses: int) -> str:
     """Why there is no LR yet, on a device."""
     return (
         f"the range of the LR could not be computed from any of the {losses} losses so far, and the optimizer's own LR was "
-        "kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
+        "kept: pass initial_loss= the loss of an untrained network, about log(num_classes), or use 'universal-2', which takes "
+        "any loss"
     )

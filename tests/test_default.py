@@ -1,12 +1,13 @@
 """The default schedule, as someone meets it who passes nothing but an optimizer and a number of steps."""
 
 import copy
+import itertools
 import math
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
 
 from experiments import second_universal
 from mlrsnet import LearnedLR
@@ -170,3 +171,51 @@ def test_only_a_measured_range_has_a_law():
 def test_the_shipped_file_is_what_its_program_makes():
     assert Schedule.load(DEFAULT).fingerprint() == second_universal.schedule().fingerprint()
     assert Schedule.load(DEFAULT).card == second_universal.schedule().card
+
+
+def test_a_loss_of_0_for_a_while_changes_nothing():
+    """As where no example of a batch is hard enough for a margin."""
+
+    def last_lr(losses):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2, 2))], lr=0.1)
+        lr = LearnedLR(optimizer, total_steps=200)
+        for loss in losses:
+            optimizer.param_groups[0]["params"][0].grad = torch.ones(2, 2)
+            lr.step(loss)
+            optimizer.step()
+            optimizer.param_groups[0]["params"][0].data.fill_(1.0)
+        return float(lr.get_last_lr()[0])
+
+    falling = [0.99**step for step in range(200)]
+    for zeros in (range(20), range(80, 100), range(150, 151)):
+        assert last_lr([0.0 if step in zeros else loss for step, loss in enumerate(falling)]) == pytest.approx(
+            last_lr(falling), rel=0.05
+        )
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_likelihood_that_falls_below_0_does_not_stop_the_training(noise):
+    random = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2, 2))], lr=0.1)
+    lr, used = LearnedLR(optimizer, total_steps=400), []
+    for step in range(400):
+        optimizer.param_groups[0]["params"][0].grad = torch.ones(2, 2)
+        lr.step(1.4 - 0.01 * min(step, 150) + noise * torch.randn((), generator=random).item())
+        optimizer.step()
+        optimizer.param_groups[0]["params"][0].data.fill_(1.0)
+        used.append(float(lr.get_last_lr()[0]))
+    assert all(0.4 * one < other < 2 * one for one, other in itertools.pairwise(used[20:200]))
+    assert used[300] == pytest.approx(used[200] / 2, rel=0.3)  # by its plan
+
+
+def test_a_gaussian_likelihood_is_learned():
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2)).double()
+    optimizer = torch.optim.Adam(model.parameters())
+    lr, losses = LearnedLR(optimizer, total_steps=600), []
+
+    def loss_of(output, y):
+        losses.append(gaussian_nll_loss(output[:, :1], y, output[:, 1:].exp()))
+        return losses[-1]
+
+    train(model, optimizer, lr, loss_of, [(x, 0.1 * x[:, :1]) for x, _ in batches(600)])
+    assert losses[0] > 0 > -2 > sum(losses[-20:]) / 20

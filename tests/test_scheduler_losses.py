@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from cases import Task
+from cases import Task, weight_with_gradient
 from engines import LOSSES, lrs_for, sgd
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,7 +145,9 @@ def test_the_first_loss_stands_in_for_classes_and_can_be_given(kind):
 
 def test_a_given_first_loss_that_is_no_scale_is_named(kind):
     schedule = Schedule(MLPNet(2, loss_scale="initial"), Card(gamma=Gamma("fixed", value=1.0)))
-    with pytest.raises(ValueError, match=r"initial_loss must be > 0, got -1.0: this schedule divides losses by it"):
+    with pytest.raises(
+        ValueError, match=r"initial_loss must be > 0, got -1.0: .* divides losses by it, so this loss is"
+    ):
         LearnedLR(sgd(kind()), schedule, total_steps=9, initial_loss=-1)
 
 
@@ -265,3 +267,29 @@ def test_the_loss_keeps_its_graph(paper, kind):
     lr.step(loss)
     loss.backward()
     assert weight.grad is not None
+
+
+@pytest.mark.parametrize("name", ["universal", "universal-relative", "cifar10-patches"])
+def test_a_schedule_that_cannot_serve_a_negative_loss_says_so_in_the_first_step(name, kind):
+    lr = LearnedLR(SGD([weight_with_gradient()], lr=kind()), name, total_steps=9)
+    with pytest.raises(
+        ValueError, match=r"(this loss is unsuitable for it; use|or use) 'universal-2', which takes any loss"
+    ):
+        lr.step(-0.3)
+        lr.report_problems()
+
+
+@pytest.mark.parametrize("name", ["universal", "universal-relative", "cifar10-patches"])
+@pytest.mark.parametrize("options", [{}, {"initial_loss": 1.0}, {"num_classes": 10}], ids=str)
+def test_a_loss_that_becomes_negative_is_told_once(name, options, kind):
+    lr = LearnedLR(SGD([weight_with_gradient()], lr=kind()), name, total_steps=99, **options)
+    for loss in (0.2, 0.1, 0.0):
+        lr.step(loss)
+    lr.report_problems()  # a warning would be an error
+    with pytest.warns(
+        UserWarning, match=r"a loss.* was (negative|far outside).*; 'universal-2' takes any loss"
+    ) as told:
+        for loss in (-0.1, -0.2, -0.3):
+            lr.step(loss)
+        lr.report_problems()
+    assert len(told) == 1

@@ -173,9 +173,9 @@ class Averages(NamedTuple):
 class Level(NamedTuple):
     """The level of the loss: its average divided by the first loss. All 0 before the first step.
 
-    known: 1 after the first step. before: the last progress. first: the first loss. sum, weight: of the average, which is
-    sum / weight. settled: the level when its average had settled, 0 before. lowest: the lowest level since then, 0 before.
-    caution: 1 - k, see `factor`; the only number that is set from outside.
+    known: 1 after the first loss that is not 0, 2 after one that is negative. before: the last progress. first: the first loss
+    that is not 0. sum, weight: of the average, which is sum / weight. settled: the level when its average had settled, 0 before.
+    lowest: the lowest level since then, 0 before. caution: 1 - k, see `factor`; the only number that is set from outside.
     """
 
     known: Any
@@ -188,25 +188,31 @@ class Level(NamedTuple):
     caution: Any
 
     def after(self, loss: Any, progress: Any, o: Operations) -> "Level":
-        """After one more loss. A level that means nothing, since the first loss is not positive, is 1."""
+        """After one more loss. One that is 0 is not read. After a negative one none is, since ratios of such losses mean nothing:
+        the level stays as it is, or 1 if it was never known.
+        """
         first = o.where(self.known == 0, loss, self.first)
+        reads, ends = (loss > 0) & (self.known < 2), loss < 0
         most = SPIKE * o.where(first < 0, -first, first)
         passed = o.where(
             progress > self.before, progress - self.before, 0.0 * progress
         )  # a growing horizon sets it back
         fresh = 1 - o.exp(-o.clamp(passed / LEVEL_WINDOW, 0.0, 1 / LEVEL_STEPS))
+        fresh = o.where(reads, fresh, 0.0 * fresh)
         sum_ = self.sum + fresh * (o.where(loss < most, loss, most) - self.sum)
         weight = self.weight + fresh * (1 - self.weight)
         level = self._replace(first=first, sum=sum_, weight=weight).level(o)
         is_settled = weight > SETTLED
+        lowest = o.where(is_settled & ((self.lowest == 0) | (level < self.lowest)), level, self.lowest)
+        known = o.where((self.known == 0) & (loss == 0), 0.0 * weight, 0.0 * weight + 1.0)
         return Level(
-            known=0.0 * weight + 1.0,
+            known=o.where(ends | (self.known == 2), 0.0 * weight + 2.0, known),
             before=progress,
             first=first,
             sum=sum_,
             weight=weight,
             settled=o.where(is_settled & (self.settled == 0), level, self.settled),
-            lowest=o.where(is_settled & ((self.lowest == 0) | (level < self.lowest)), level, self.lowest),
+            lowest=o.where(ends & (lowest > 0), level, lowest),  # a rise just before must not count for ever
             caution=self.caution,
         )
 

@@ -127,7 +127,7 @@ class Gamma:
             raise ValueError(
                 f"{name} must be a finite number > {limit:.4g} for num_classes={num_classes} (gamma, the range of "
                 f"the LR, is 0 or negative below), got {loss!r}: pass initial_loss= the loss of an untrained network, about "
-                f"log(num_classes) = {math.log(num_classes):.4g}, or a schedule with a fixed gamma"
+                f"log(num_classes) = {math.log(num_classes):.4g}, or use 'universal-2', which takes any loss"
             )
         value = float(self.formula(loss, num_classes, HOST))
         if not 0 < value < math.inf:

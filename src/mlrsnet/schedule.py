@@ -22,7 +22,7 @@ from mlrsnet._features import loss_divisor
 from mlrsnet._files import hub, names, official, storage
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.card import Card, facts, result_lines
-from mlrsnet.nets import KINDS, ScheduleNet, build_net, unroll
+from mlrsnet.nets import KINDS, ScheduleNet, TrendNet, build_net, unroll
 
 DEFAULT = "universal-2"
 """The name of the schedule that is used where none is given."""
@@ -74,8 +74,22 @@ class Schedule:
         An untrained classifier's loss is about log(classes), so without `num_classes` the first loss is used.
         """
         divisor = loss_divisor(self.net.loss_scale, initial_loss, num_classes)
-        hint = "this schedule divides losses by it; pass initial_loss= a typical first loss"
+        hint = (
+            f"the schedule {self.card.name!r} divides losses by it, so this loss is unsuitable for it; use 'universal-2', which "
+            "takes any loss, or pass initial_loss= a typical one if losses are positive later"
+        )
         return _check.positive(name, divisor, hint)
+
+    @property
+    def warn_outside(self) -> tuple[float, float]:
+        """Warn about losses outside this interval, as the network sees them: the card's, and 0 for a schedule that has never seen a
+        negative loss, or reads its logarithm.
+        """
+        low, high = self.card.warn_outside
+        is_positive = isinstance(self.net, TrendNet) or (
+            self.card.loss_range is not None and self.card.loss_range[0] >= 0
+        )
+        return (max(low, 0.0) if is_positive else low, high)
 
     def simulate(
         self,

@@ -114,7 +114,7 @@ for step in range(16):
         line = (line if step == 9 else Horizon(12)).annealed(int(plain.counts[0]), step - 2)
         for engine in (plain, fused):
             engine.set_horizon(line)
-    loss = torch.tensor(math.nan if step in (0, 7) else 2.0 - 0.1 * step)
+    loss = torch.tensor({0: math.nan, 3: 0.0, 7: math.nan, 13: -0.5}.get(step, 2.0 - 0.1 * step))
     plain.step(loss)
     fused.step(loss)
     torch.testing.assert_close(fused.group_lrs, plain.group_lrs, rtol=2e-5, atol=1e-9)
@@ -149,6 +149,8 @@ for policy in (plain, fused):
 for step in range(16):
     losses = 1.2 + torch.rand(5)
     losses[2] = math.nan if step in (0, 7) else losses[2]
+    if sys.argv[2] == "decay":  # the logarithm of a trend would be rounded in other ways
+        losses[3] = {3: 0.0, 13: -0.5}.get(step, losses[3])
     torch.testing.assert_close(fused.lrs(losses), plain.lrs(losses), rtol=2e-5, atol=1e-9)
     torch.testing.assert_close(fused.counts[:, :5], plain.counts[:, :5])
     torch.testing.assert_close(fused.values, plain.values, rtol=2e-5, atol=1e-9, equal_nan=True)

@@ -1,5 +1,6 @@
 """Trainings that will come to nothing are told early, and ordinary ones are left alone."""
 
+import itertools
 import math
 import warnings
 
@@ -211,3 +212,71 @@ def test_ordinary_trainings_are_left_alone(data, make, steps):
 def test_a_network_of_dead_units_is_told():
     with pytest.warns(UserWarning, match="the loss does not fall"):
         train(digits, OPTIMIZERS["sgd"], Schedule(DecayNet(), Card(gamma=Gamma("fixed", value=1e-3))), 1000, dead=True)
+
+
+def deep_training(make, value, seed, steps=300, **options):
+    """A network of 6 layers under an LR that is far too high."""
+    torch.manual_seed(seed)
+    x, y, loss_of, outputs = digits()
+    sizes = [64, *[64] * 5]
+    layers = [part for pair in itertools.pairwise(sizes) for part in (nn.Linear(*pair), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(64, outputs))
+    optimizer = make(model.parameters())
+    lr = LearnedLR(
+        optimizer, Schedule(DecayNet(0.0, 0.0), Card(gamma=Gamma("fixed", value=value))), total_steps=steps, **options
+    )
+    for step in range(steps):
+        batch = torch.randint(len(x), (64,))
+        loss = loss_of(model(x[batch]), y[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        try:
+            lr.step(loss)
+        except RuntimeError as error:
+            return str(error), step
+        optimizer.step()
+    return "", steps
+
+
+def test_a_network_that_a_high_lr_left_at_chance_level_is_told_before_two_thirds_of_300_steps():
+    """At an LR of 0.9. What becomes of it depends on the CPU: it may also be lost, or explode again and again."""
+    found = [deep_training(AdamW, 90.0, seed, on_stuck="raise") for seed in range(6)]
+    assert sum("scale=" in told and step < 200 for told, step in found) >= 3
+
+
+def test_weights_that_become_nan_are_told_after_ten_losses_and_not_trained_to_the_end():
+    torch.manual_seed(0)
+    x, y, loss_of, outputs = digits()
+    model = nn.Linear(64, outputs)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    lr = LearnedLR(optimizer, total_steps=300)
+    messages = []
+    for step in range(300):
+        batch = torch.randint(len(x), (64,))
+        loss = loss_of(model(x[batch]), y[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 30:
+            nn.init.constant_(model.weight, NAN)
+        with warnings.catch_warnings(record=True, action="always") as record:
+            lr.step(loss)
+        messages += [(step, str(one.message)) for one in record]
+        optimizer.step()
+    assert [step for step, _ in messages] == [31, 40]
+    assert "10 losses in a row were not finite" in messages[1][1]
+    assert "go back to a checkpoint" in messages[1][1]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.02])
+def test_a_dead_network_is_told_in_spite_of_the_noise_of_small_batches(share):
+    found = [signs(2.3 * noise(1000, share, seed)) for seed in range(50)]
+    assert sum(map(bool, found)) >= 25
+    assert all(step < 999 for told in found for _, step in told)
+
+
+def test_a_loss_that_blew_up_and_came_back_to_where_it_began_is_told():
+    calm = 2.3 * noise(300, 0.015)
+    calm[3:15] *= 20
+    assert [kind for kind, _ in signs(calm)] == ["stuck"]
+    falling = calm * np.linspace(1.0, 0.7, 300)
+    assert signs(falling) == []

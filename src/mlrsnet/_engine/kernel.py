@@ -108,9 +108,10 @@ def _decay(
     sum, weight = tl.load(place + 3), tl.load(place + 4)
     settled, lowest, caution = tl.load(place + 5), tl.load(place + 6), tl.load(place + 7)
     first = tl.where(known == 0, loss, last_first)
+    reads, ends = (loss > 0) & (known < 2), loss < 0
     most = spike * tl.abs(first)
     passed = tl.maximum(progress - before, 0.0)
-    fresh = 1.0 - tl.exp(-tl.minimum(passed / level_window, 1.0 / level_steps))
+    fresh = tl.where(reads, 1.0 - tl.exp(-tl.minimum(passed / level_window, 1.0 / level_steps)), 0.0)
     sum += fresh * (tl.minimum(loss, most) - sum)
     weight += fresh * (1.0 - weight)
     usable = (weight > 0) & (first > 0)
@@ -119,12 +120,14 @@ def _decay(
     is_settled = weight > settled_share
     settled = tl.where(is_settled & (settled == 0), level, settled)
     lowest = tl.where(is_settled & ((lowest == 0) | (level < lowest)), level, lowest)
+    lowest = tl.where(ends & (lowest > 0), level, lowest)
+    known = tl.where(ends | (known == 2), 2.0, tl.where((known == 0) & (loss == 0), 0.0, 1.0))
     rise = tl.where(lowest > 0, lowest / level, 1.0)
     gain = tl.where(settled > 0, 1.0 - level / tl.where(settled > 0, settled, 1.0) / (1.0 - margin), 0.0)
     factor = _power(_within(level, smallest_loss, 1.0), tl.load(weights))
     factor *= _power(_within(rise, smallest_loss, 1.0), tl.load(weights + 1))
     factor *= tl.maximum(gain, 1.0 - caution) * _within(progress / warmup, 0.01, 1.0)
-    return factor, first, sum, weight, settled, lowest
+    return factor, known, first, sum, weight, settled, lowest
 
 
 @triton.jit(do_not_specialize=["history_size", "num_groups"])
@@ -234,7 +237,7 @@ def _step(
         tl.store(memory + (2 * layer + 1) * HIDDEN + cells, tl.where(taken, c_after, c), mask=real)
 
     if DECAY:
-        factor, first, sum, weight, settled, lowest = _decay(
+        factor, known, first, sum, weight, settled, lowest = _decay(
             memory, w, clipped, progress, smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike
         )
     else:
@@ -261,7 +264,7 @@ def _step(
     tl.store(values + 1, tl.where(taken, gamma, last_gamma))
     tl.store(values + 2, lr)
     if DECAY:
-        tl.store(memory, 1.0, mask=taken)
+        tl.store(memory, known, mask=taken)
         tl.store(memory + 1, progress, mask=taken)
         tl.store(memory + 2, first, mask=taken)
         tl.store(memory + 3, sum, mask=taken)
@@ -287,7 +290,7 @@ class FusedStep:
         classes = rule.num_classes or 2  # unused without num_classes
         self.block = max(16, triton.next_power_of_2(hidden))
         self.weights = self._stack(rule.schedule.phases).to(device)
-        low, high = card.warn_outside
+        low, high = rule.schedule.warn_outside
         by_classes = net.loss_scale == "log_classes" and rule.num_classes is not None
         self.numbers = (
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,

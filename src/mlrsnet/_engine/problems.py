@@ -51,8 +51,13 @@ class Problems:
 def outside(initial_loss: float, rule: Rule) -> str:
     """That a loss was far from all that a schedule was learned on, in the unit of the user's loss."""
     card, net = rule.schedule.card, rule.schedule.net
+    if card.loss_range is None:
+        return (
+            f"a loss was negative, and the schedule {card.name!r} was learned on positive ones only, so its LRs may not fit: use the "
+            "default schedule, which takes any loss"
+        )
     unit = loss_divisor(net.loss_scale, initial_loss, rule.num_classes)
-    low, high = (unit * limit + 0.0 for limit in card.loss_range or (0.0, 0.0))
+    low, high = (unit * limit + 0.0 for limit in card.loss_range)
     classes = "pass num_classes=, " if net.loss_scale == "log_classes" and rule.num_classes is None else ""
     return (
         f"a loss was far outside those that the schedule {card.name!r} was learned on, in this training {low:.3g} to {high:.3g}, "
@@ -65,5 +70,6 @@ def no_range(losses: int) -> str:
     """Why there is no LR yet, on a device."""
     return (
         f"the range of the LR could not be computed from any of the {losses} losses so far, and the optimizer's own LR was "
-        "kept: pass initial_loss= the loss of an untrained network, about log(num_classes)"
+        "kept: pass initial_loss= the loss of an untrained network, about log(num_classes), or use 'universal-2', which takes "
+        "any loss"
     )

@@ -89,7 +89,7 @@ def advance(
     taken = finite & usable
 
     scaled = o.where(taken, loss / o.where(taken, divisor, 1.0), 0.0)
-    low, high = card.warn_outside
+    low, high = rule.schedule.warn_outside
     outside = taken & ((scaled < low) | (scaled > high))
     factor, memory = network(scaled, _features.progress(carry.step, *horizon), phase, carry.memory)
     lr = o.clamp(scale * gamma * factor, rule.min_lr, rule.max_lr)

@@ -2,7 +2,7 @@
 
 Three signs, each told once:
 
-    stuck       the loss is where it began, after 20 % of the training
+    stuck       the loss is where it began, after 20 % of the training, or later under more noise
     exploding   its average is more than 3 times its first level, after the warm-up
     lost        10 losses in a row were not finite
 
@@ -11,6 +11,7 @@ resumed, whose first losses are not known.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mlrsnet._features import WARMUP
@@ -27,6 +28,14 @@ STUCK_AFTER, STUCK_STEPS = 0.2, 100
 SURE, SURE_TIMES, HIGHER = 0.005, 3, 1.1
 """A loss is stuck if it did not fall, if a fall of 0.5 % would have been seen in spite of the noise (3 standard errors), and if it
 is at most 1.1 times as high as it was; all that in two blocks in a row."""
+
+PACE, PACE_TIMES = 0.05, 4
+"""Or, under more noise, if it did not fall in the last half of all losses, where a fall of 5 % in the whole training would have
+been seen (4 standard errors)."""
+
+BEGIN, BLOWN, CALM = 2, 1.5, 0.03
+"""Or if it was once 1.5 times as high as the first 2 losses, before anything was learned, and is now as high as they were, with a
+noise below 3 %: steps that were too long have destroyed the network."""
 
 EXPLODED, SPIKE, EXPLODE_STEPS, KEEP = 3.0, 10.0, 50, 0.95
 """A loss has exploded if its average over about 20 losses is 3 times the first level and its noise. One loss counts as at most
@@ -68,6 +77,15 @@ class Block:
         """Of the losses; infinite before the second."""
         return self.squares / (self.count - 1) if self.count > 1 else math.inf
 
+    @classmethod
+    def of(cls, blocks: Sequence["Block"]) -> "Block":
+        """Several as one."""
+        whole = cls()
+        whole.count = sum(block.count for block in blocks)
+        whole.mean = sum(block.count * block.mean for block in blocks) / whole.count
+        whole.squares = sum(block.squares + block.count * (block.mean - whole.mean) ** 2 for block in blocks)
+        return whole
+
 
 class VitalSigns:
     """Watches one loss after another.
@@ -80,8 +98,9 @@ class VitalSigns:
     def __init__(self, total_steps: int, *, knows_begin: bool = True) -> None:
         self.size = max(SHORTEST, total_steps // SHARE)
         self.compares, self.count, self.lost, self.in_a_row = knows_begin, 0, 0, 0
-        self.first, self.early, self.recent = Block(), Block(), Block()
-        self.average = 0.0
+        self.begin, self.first, self.early, self.recent = Block(), Block(), Block(), Block()
+        self.blocks: list[Block] = []  # after the early one
+        self.average = self.highest = 0.0
         self.told: set[str] = set()
 
     def see(self, loss: float, total_steps: int) -> Sign | None:
@@ -94,6 +113,9 @@ class VitalSigns:
         if not self.compares:
             return None
         self.count += 1
+        self.highest = max(self.highest, loss)
+        if self.count <= BEGIN:
+            self.begin.add(loss)
         if self.count <= FIRST:
             self.first.add(loss)
             self.average = self.first.mean
@@ -108,9 +130,17 @@ class VitalSigns:
         if self.recent.count < self.size:
             return None
         recent, self.recent = self.recent, Block()
+        self.blocks.append(recent)
         self.in_a_row = self.in_a_row + 1 if self._is_stuck(recent) else 0
-        if self.count >= max(STUCK_STEPS, STUCK_AFTER * total_steps) and self.in_a_row >= 2:
+        if self.count < max(STUCK_STEPS, STUCK_AFTER * total_steps):
+            return None
+        if self.in_a_row >= 2:
             return self._tell(Sign("stuck", _stuck(recent, self.early)))
+        late = Block.of(self.blocks[len(self.blocks) // 2 :])
+        if self._fell_too_little(late, total_steps):
+            return self._tell(Sign("stuck", _stuck(late, self.early)))
+        if self._is_destroyed(late):
+            return self._tell(Sign("stuck", _stuck(late, self.begin)))
         return None
 
     def _has_exploded(self) -> bool:
@@ -121,12 +151,31 @@ class VitalSigns:
         """Whether a block of losses equals those before, too surely for chance."""
         level = self.early.mean
         error = math.sqrt((self.early.variance + recent.variance) / self.size)
-        fell_at_once = recent.mean < self.first.mean - 2 * math.sqrt(recent.variance / FIRST)
         return (
             level - error / 2 <= recent.mean <= HIGHER * level
             and SURE_TIMES * error < SURE * level
-            and not fell_at_once
+            and not self._fell_at_once(recent)
         )
+
+    def _fell_too_little(self, late: Block, total_steps: int) -> bool:
+        """Whether the losses of the last half did not fall, where a slow fall would have been seen."""
+        level = self.early.mean
+        error = math.sqrt(self.early.variance / self.early.count + late.variance / late.count)
+        passed = (self.count - (late.count + self.early.count) / 2) / total_steps
+        return (
+            level - error <= late.mean <= HIGHER * level
+            and PACE_TIMES * error < PACE * passed * level
+            and not self._fell_at_once(late)
+        )
+
+    def _is_destroyed(self, late: Block) -> bool:
+        """Whether the loss blew up, and came back to where it was before anything was learned."""
+        level, noise = self.begin.mean, math.sqrt(late.variance)
+        return self.highest > BLOWN * level and noise < CALM * level and level - noise <= late.mean <= HIGHER * level
+
+    def _fell_at_once(self, recent: Block) -> bool:
+        """Whether the loss fell in its first steps already."""
+        return recent.mean < self.first.mean - 2 * math.sqrt(recent.variance / FIRST)
 
     def _tell(self, sign: Sign) -> Sign | None:
         if sign.kind in self.told:

@@ -53,8 +53,8 @@ def outside(initial_loss: float, rule: Rule) -> str:
     card, net = rule.schedule.card, rule.schedule.net
     if card.loss_range is None:
         return (
-            f"a loss was negative, and the schedule {card.name!r} was learned on positive ones only, so its LRs may not fit: use the "
-            "default schedule, which takes any loss"
+            f"a loss was negative, and the schedule {card.name!r} was learned on positive ones only, so its LRs may not fit: use "
+            "the default schedule, which takes any loss"
         )
     unit = loss_divisor(net.loss_scale, initial_loss, rule.num_classes)
     low, high = (unit * limit + 0.0 for limit in card.loss_range)

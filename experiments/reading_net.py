@@ -1,7 +1,7 @@
 """Does a network that reads the loss improve on the default's law? Both on the trainings of the table, from which it did not learn.
 
 mlrsnet metatrain --preset universal-reading --generations 160 --tasks 5 --out universal-reading.safetensors
-python -m experiments.reading_net universal-reading.safetensors      writes results/horizon/universal-reading*.json
+python -m experiments.reading_net universal-reading.safetensors      writes results/horizon/universal-reading*
 """
 
 import json
@@ -81,6 +81,7 @@ def main() -> None:
     torch.set_num_threads(1)
     JUDGED.write_text(json.dumps(judge(path), indent=1) + "\n")
     shutil.copy(path.with_name(path.name + ".json"), RECORD)
+    shutil.copy(path, RECORD.with_suffix(path.suffix))
 
 
 if __name__ == "__main__":

@@ -254,7 +254,7 @@ class LearnedLR(LRScheduler):
 
     @property
     def history(self) -> np.ndarray:
-        """The LR of every step so far, of the reference group: a copy, which cannot be written to.
+        """The LR of every step so far, of the `main_group`: a copy, which cannot be written to.
 
         One number for each `step(loss)`, also where the loss was skipped and the LR stayed. It is part of the state, so a resumed
         run has all of it. With tensor LRs it waits for the device. To log an LR in every step, use `get_last_lr`.

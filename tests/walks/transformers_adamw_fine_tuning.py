@@ -41,16 +41,15 @@ def load(modules):
 
 
 def fit(model, data, schedule, learning_rate, epochs, seed):
+    decay = {"learning_rate": learning_rate, "lr_scheduler_type": "cosine", "warmup_steps": 10}
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,
             seed=seed,
             num_train_epochs=epochs,
             per_device_train_batch_size=16,
-            learning_rate=learning_rate,
             weight_decay=0.01,
-            lr_scheduler_type="cosine",  # the callback replaces it
-            warmup_steps=10,
+            **({} if schedule == "learned" else decay),
             use_cpu=True,
             dataloader_pin_memory=False,
             report_to=[],

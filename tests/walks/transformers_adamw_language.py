@@ -28,6 +28,7 @@ def train(schedule, seed):
     config = GPT2Config(
         vocab_size=128, n_positions=LENGTH, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
     )
+    decay = {"learning_rate": 1e-3, "lr_scheduler_type": "cosine", "warmup_steps": 10}
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,
@@ -35,10 +36,8 @@ def train(schedule, seed):
             num_train_epochs=1,
             per_device_train_batch_size=16,
             per_device_eval_batch_size=64,
-            learning_rate=1e-3,
             weight_decay=0.1,
-            lr_scheduler_type="cosine",  # the callback replaces it
-            warmup_steps=10,
+            **({} if schedule == "learned" else decay),
             use_cpu=True,
             dataloader_pin_memory=False,
             report_to=[],

@@ -34,6 +34,7 @@ MARKS = (
     ("x", "tab:red", 30),
     ("^", "tab:green", 24),
     ("s", "tab:orange", 20),
+    ("+", "tab:purple", 40),
 )
 """Of `HEADS` in the picture: form, colour, size."""
 ASTRAY = " †"
@@ -155,6 +156,7 @@ HEADS = {
     "Universal": "version 1",
     "Schedule-Free": "Schedule-Free",
     "Prodigy": "Prodigy",
+    "One relative size": "one relative size",
 }
 """What README shows, and its names there."""
 
@@ -178,6 +180,7 @@ CHOICES = {
     "Prodigy": ("Prodigy and a cosine", "1"),
     "Schedule-Free": ("Schedule-Free", "1"),
     USUAL: ("a cosine at the usual LR", "1"),
+    "One relative size": ("one relative size for all, the rule behind the default", "1"),
 }
 """What one can do without tuning: its name, and how many trainings it takes."""
 
@@ -193,14 +196,12 @@ def deciding(folder: str = FOLDER) -> list[str]:
         where = ", ".join(f"{task} ({those[task]:.2f})" for task in worst)
         lines.append([name, trainings, f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
     heads = ["", "trainings", "error, geometric mean", "worst on", "default / it (tasks that the default wins)"]
-    prodigy = {task: row["Prodigy"].value for task, row in found.items() if "Prodigy" in row}
-    worst_task = max(prodigy, key=lambda task: prodigy[task], default="")
-    return [
-        *markdown.table(heads, lines),
-        "",
-        f"± standard error over tasks. Without {worst_task}, the default / Prodigy is "
-        f"{_head_to_head(folder, 'Prodigy', without=worst_task)}.",
+    fair = [
+        f"without {task}, default / {name} is {_head_to_head(folder, head, without=task)}"
+        for head, name in (("Prodigy", "Prodigy"), ("One relative size", "one relative size"))
+        for task in [max(found, key=lambda task: found[task][head].value if head in found[task] else 0)]
     ]
+    return [*markdown.table(heads, lines), "", f"± standard error over tasks. One task can decide: {'; '.join(fair)}."]
 
 
 def _head_to_head(folder: str, rival: str, own: str = "Universal 2", without: str = "") -> str:
@@ -235,7 +236,15 @@ def draw(out: Path) -> None:
     axes.set_yticks(range(len(tasks)), tasks, fontsize=8)
     axes.set_xlabel(f"error / error of the best-tuned decay (left is better; beyond {RIGHT:g}: drawn there)")
     drawing.plain(axes)
-    axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=len(HEADS), frameon=False)
+    axes.legend(
+        fontsize=8,
+        loc="lower center",
+        bbox_to_anchor=(0.3, 1.0),
+        ncols=len(HEADS),
+        frameon=False,
+        columnspacing=1.2,
+        handletextpad=0.2,
+    )
     drawing.save(figure, out)
 
 

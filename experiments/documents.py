@@ -54,6 +54,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "initialisations": speed.initialisations,
     "large": speed.large,
     "learned-from": learned_from.table,
+    "longer": laws.longer,
     "loop-cost": speed.loop_cost,
     "laws": laws.table,
     "lstm-or-mlp": partial(side_by_side.recipe, "lstm_or_mlp_short"),

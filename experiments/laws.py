@@ -15,6 +15,7 @@ from mlrsnet.lab.table.file import Table
 from mlrsnet.lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
 
 RECORD = results.RESULTS / "table" / "laws.json"
+LONGER = results.RESULTS / "table" / "horizons.npz"
 READS, PLAIN, ABSOLUTE = ("weighted", *READING), ("weighted", 0.0, 0.0), ("absolute", 0.0, 0.0)
 NAMES = {
     READS: "relative steps that read the loss",
@@ -106,6 +107,18 @@ def reading() -> list[str]:
             worst = float(response.gaps[:, best].max())
             lines.append([f"{fall:g}", f"{rise:g}", f"{float(mean[best]):.3f}", f"{worst:.2f}"])
     return markdown.table(["power of the fall", "power of the rise", "mean gap", "worst"], lines)
+
+
+def longer() -> list[str]:
+    """The shipped law on runs longer than any that it was fitted to."""
+    lines = []
+    for name, rows in (("fitted to", second_universal.table()), ("longer", Table.load(LONGER))):
+        steps = [kind["total_steps"] for kind in rows.kinds]
+        cells = [f"{float(second_universal.shipped_gaps(rows, times).mean()):.3f}" for times in (0.3, 1.0, 2.0)]
+        oracle = float(responses(rows)[READS].gaps.min(dim=1).values.mean())
+        lines.append([name, f"{min(steps):,} to {max(steps):,}", str(len(rows)), *cells, f"{oracle:.3f}"])
+    heads = ["runs", "steps", "number", "0.3 times the law", "the law", "twice the law", "best size of each"]
+    return markdown.table(heads, lines)
 
 
 def tuning() -> list[str]:

@@ -8,6 +8,7 @@ that is fitted freely. Powers of the loss: results/table/powers.npz. The share f
 results/table/tuning.npz speaks against it.
 """
 
+import math
 from pathlib import Path
 
 from torch import Tensor
@@ -31,11 +32,12 @@ def table() -> Table:
     return merged([Table.load(results.RESULTS / "table" / f"{name}.npz") for name in TABLES])
 
 
-def shipped_gaps() -> Tensor:
-    """(rows,) of the law, on the table that it was fitted to."""
-    rows = table()
+def shipped_gaps(rows: Table | None = None, times: float = 1.0) -> Tensor:
+    """(rows,) of the law with its sizes multiplied; on the table that it was fitted to, or another."""
+    rows = table() if rows is None else rows
     x = features(rows, KNOWS)
     theta = x.new_tensor([GAMMA.value, 1.0, 1.0, 1.0]).log()
+    theta[0] += math.log(times)
     theta[1:] = x.new_tensor([GAMMA.horizon_power, GAMMA.size_power, GAMMA.depth_power])
     return responses(rows)[("weighted", *READING)].at(x @ theta)
 

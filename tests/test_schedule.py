@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import lstm_factors
+from torch.optim import SGD
 
-from mlrsnet import Card, Gamma, LSTMNet, MLPNet, Schedule, ScheduleError
+from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule, ScheduleError
 from mlrsnet.nets import predict
 
 LOSSES = [2.3, 2.1, 1.9, 1.5, 1.2, 0.9, 0.7, 0.5, 0.3, 0.1]
@@ -70,6 +71,39 @@ def test_the_published_checkpoints_equal_the_reference_trace(official_folder):
         if epoch != "1":
             other = Schedule.from_official(path, layout="official-train").simulate(trace["losses"])
             assert np.abs(other - factors).max() > 1e-2
+
+
+def test_the_published_checkpoints_give_the_lrs_of_the_authors_program(official_folder):
+    """gamma from an untrained network's mean loss, log 10, times the recorded factors: 0.487 at first, as their program has."""
+    trace = json.loads((official_folder / "trace.json").read_text())
+    schedule = Schedule.from_official([official_folder / f"mlr_snet_{epoch}.pth" for epoch in (1, 100, 200)])
+    steps = len(trace["losses"])
+    lr = LearnedLR(SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), schedule, total_steps=3 * steps, num_classes=10)
+    used, losses = [], trace["losses"] * 3
+    means = (math.log(10), 0.5, 0.02)
+    later = iter(means)
+    for loss in losses:
+        if lr.begins_phase:
+            lr.renew_gamma(next(later))
+        lr.step(loss)
+        used.append(lr.get_last_lr()[0])
+    sizes = [abs(math.sqrt(mean) * math.log(10 * mean)) / (4 * 10**0.25) for mean in means]
+    np.testing.assert_allclose(used[:steps], sizes[0] * np.array(trace["p"]["1"]), rtol=1e-5)
+    np.testing.assert_allclose(used, np.repeat(sizes, steps) * schedule.simulate(losses), rtol=1e-5)
+    assert round(used[0], 3) == 0.487
+
+
+def test_from_official_computes_gamma_once_as_in_the_paper_where_asked(tmp_path):
+    paths = [official_checkpoint(tmp_path / f"{seed}.pth", seed)[0] for seed in (1, 2)]
+    schedule = Schedule.from_official(paths, gamma="initial")
+    lr = LearnedLR(SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), schedule, total_steps=4, num_classes=10)
+    gammas = []
+    for loss in (2.3, 2.0, 1.0, 0.5):
+        lr.step(loss)
+        gammas.append(lr.status()["gamma"])
+    assert gammas == [Gamma()(2.3, 10)] * 4
+    with pytest.raises(ValueError, match="gamma must be one of per-phase, initial; got 'twice'"):
+        Schedule.from_official(paths, gamma="twice")
 
 
 def test_from_official_refuses_what_is_not_theirs(tmp_path):

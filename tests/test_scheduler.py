@@ -60,6 +60,56 @@ def test_a_phase_that_starts_on_a_tiny_loss_keeps_the_range(kind):
     np.testing.assert_allclose(lrs_for(lr, losses), Gamma()(1.6, 5) * schedule.simulate(losses), rtol=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["initial", "per-phase"])
+def test_a_gamma_that_is_renewed_where_a_phase_begins_holds_for_that_phase(kind, policy):
+    """The authors' program: another loss than the batch's, and the size of the formula, negative where f C < 1."""
+    torch.manual_seed(0)
+    schedule = Schedule([LSTMNet(6) for _ in range(3)], Card(gamma=Gamma(policy)))
+    lr = LearnedLR(sgd(kind()), schedule, total_steps=9, num_classes=5)
+    means, renewed, used = iter((1.7, 0.9, 0.02)), [], []
+    for step, loss in enumerate(LOSSES):
+        if lr.begins_phase:
+            lr.renew_gamma(next(means))
+            renewed.append(step)
+            assert not lr.begins_phase
+        used += lrs_for(lr, [loss])
+    assert renewed == [0, 3, 6]
+    gammas = [abs(math.sqrt(f) * math.log(5 * f)) / (4 * 5**0.25) for f in (1.7, 0.9, 0.02)]
+    np.testing.assert_allclose(used, np.repeat(gammas, 3) * schedule.simulate(LOSSES), rtol=1e-5)
+
+
+def test_a_renewed_gamma_is_in_the_state_of_a_resumed_run(kind):
+    torch.manual_seed(0)
+    schedule = Schedule([LSTMNet(6) for _ in range(2)], Card(gamma=Gamma("per-phase")))
+
+    def begun():
+        return LearnedLR(sgd(kind()), schedule, total_steps=4, num_classes=5)
+
+    first, second = begun(), begun()
+    lrs_for(first, [1.6, 1.5])
+    first.renew_gamma(torch.tensor(0.05))
+    second.load_state_dict(first.state_dict())
+    assert not second.begins_phase
+    assert lrs_for(second, [1.2, 1.1]) == lrs_for(first, [1.2, 1.1])
+    assert first.status()["gamma"] == pytest.approx(-math.sqrt(0.05) * math.log(0.25) / (4 * 5**0.25), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [0.0, -1.0, 0.2, math.nan, math.inf])
+def test_a_loss_without_a_range_cannot_renew_it(loss, kind):
+    lr = LearnedLR(sgd(kind()), Schedule(LSTMNet(6)), total_steps=4, num_classes=5)
+    lrs_for(lr, [1.6])
+    before = lr.status()
+    with pytest.raises(ValueError, match="loss"):
+        lr.renew_gamma(loss)
+    assert lr.status() == before
+
+
+def test_a_range_that_comes_from_no_loss_cannot_be_renewed():
+    lr = LearnedLR(sgd(0.1), "universal-2", total_steps=4)
+    with pytest.raises(ValueError, match=r"gamma can only be renewed where it comes from a loss.*got 'measured'"):
+        lr.renew_gamma(1.0)
+
+
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 7, 10])
 def test_phases_switch_at_the_right_step_for_any_horizon(kind, total):
     nets = [MLPNet(2) for _ in range(3)]

@@ -36,9 +36,10 @@ class Gamma:
     """How a schedule finds its range.
 
     Args:
-        policy: `initial` computes it once, from the first loss, as in the paper. `per-phase` computes it again from the
-            current loss whenever the phase changes, as in the authors' code. `fixed` is `value`. `relative` is `value`
-            times |w| / |d|: every step moves the weights by a fraction of their own length. `measured` is `value` times
+        policy: `initial` computes it once, from the first loss, as in the paper. `per-phase` computes it again whenever the phase
+            changes, from the loss of that step's batch, and keeps the old one where the formula is not positive. The authors'
+            program takes another loss, and the formula's size: see `LearnedLR.renew_gamma`. `fixed` is `value`. `relative` is
+            `value` times |w| / |d|: every step moves the weights by a fraction of their own length. `measured` is `value` times
             the same ratio, averaged over the steps that the optimizer took, and corrected for momentum.
         statistic: `loss`, or `perplexity` for language models.
         value: of the policies `fixed`, `relative` and `measured`.
@@ -135,6 +136,24 @@ class Gamma:
                 f"gamma must be positive and finite, got {value!r} from {name} {loss!r}: pass another initial_loss="
             )
         return value
+
+    def size(self, loss: float, num_classes: int | None) -> float:
+        """|gamma| for a loss, as in the authors' program: late in a training f C < 1, where the formula is negative.
+
+        >>> round(Gamma().size(0.02, 10), 4), Gamma().formula(0.02, 10, HOST) < 0
+        (0.032, True)
+        """
+        if not self.needs_classes:
+            raise ValueError(
+                f"gamma can only be renewed where it comes from a loss, with the policies 'initial' and 'per-phase', got "
+                f"{self.policy!r}: leave this schedule's range as it is"
+            )
+        _check.whole_number("num_classes", num_classes, 2, "the range of the LR depends on it")
+        loss = _check.real("loss", loss, "a mean loss over training data")
+        value = math.nan if loss <= 0 and self.statistic == "loss" else abs(self.formula(loss, num_classes, HOST))
+        return _check.positive(
+            f"gamma from the loss {loss!r}", value, "pass a mean loss > 0, other than 1 / num_classes"
+        )
 
     def formula(self, loss: Any, num_classes: Any, operations: Operations) -> Any:
         """The range without checks, of numbers or tensors. The caller looks for values that are not positive."""

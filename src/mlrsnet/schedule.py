@@ -181,6 +181,7 @@ class Schedule:
         *,
         layout: str = "official-test",
         name: str = "official",
+        gamma: str = "per-phase",
     ) -> "Schedule":
         """The authors' checkpoints as a schedule, one phase per file.
 
@@ -189,8 +190,11 @@ class Schedule:
             layout: the published files belong to the authors' meta-test network (`official-test`). Their meta-train
                 network uses the same keys with another gate order, so its files need `official-train`.
             name: for the card.
+            gamma: `initial` computes the range once, from the first loss, as in the paper. `per-phase` computes it again where a
+                phase begins. The authors' program does that from the mean loss of the whole training set in evaluation mode:
+                hand it to `LearnedLR.renew_gamma`. Without it the loss of one batch is used.
         """
-        return cls(official.read_nets(paths, layout), replace(official.CARD, name=name))
+        return cls(official.read_nets(paths, layout), official.make_card(name, gamma))
 
     def push_to_hub(
         self,

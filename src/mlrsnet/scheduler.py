@@ -22,7 +22,7 @@ from mlrsnet._engine.losses import is_captured
 from mlrsnet._engine.problems import no_range
 from mlrsnet._engine.ranks import Group
 from mlrsnet._engine.replay import replay
-from mlrsnet._features import phase_borders
+from mlrsnet._features import phase_borders, phase_index
 from mlrsnet.schedule import DEFAULT, Schedule
 
 
@@ -243,6 +243,33 @@ class LearnedLR(LRScheduler):
             )
         self.engine.anneal(steps)
 
+    @property
+    def begins_phase(self) -> bool:
+        """Whether the next step begins a phase; the first step does. With tensor LRs it waits for the device."""
+        status = self.status()
+        return self._phase_of(status["step"]) != status["phase"]
+
+    def renew_gamma(self, loss: float | Tensor) -> None:
+        """Compute the range again, from this loss, for the steps from the next one on: its size |gamma|.
+
+        The authors' program does so where a phase begins, the first one included, with the mean loss of the whole training set
+        in evaluation mode:
+
+            if lr.begins_phase:
+                lr.renew_gamma(mean_loss())
+
+        The step that follows does not renew it by itself. It is part of the state, and a CUDA graph that was captured before
+        follows. Ranks do not average this loss: give all of them the same one.
+
+        Args:
+            loss: a finite number > 0, other than 1 / num_classes.
+
+        Raises:
+            ValueError: the schedule's range does not come from a loss, or this loss gives none.
+        """
+        gamma = self.schedule.card.gamma.size(float(loss), self.engine.rule.num_classes)
+        self.engine.backend.set_gamma(gamma, self._phase_of(self.status()["step"]))
+
     def get_last_lr(self) -> list[Any]:
         """The LR of each group now, as copies; tensors stay on their device."""
         lrs = (group["lr"] for group in self.optimizer.param_groups)
@@ -368,6 +395,10 @@ class LearnedLR(LRScheduler):
         """Old name of `discard`."""
         _check.warn("LearnedLR.forget() is now discard(); it will be removed in version 0.3", DeprecationWarning)
         self.discard()
+
+    def _phase_of(self, step: int) -> int:
+        total_steps, begin, start = self.engine.horizon
+        return int(phase_index(step, total_steps, self.schedule.num_phases, begin=begin, start=start))
 
     def _check_idle(self) -> None:
         """Warn once if `step()` is called and never brings a loss."""

@@ -14,7 +14,7 @@ import torch
 from commands import complaint, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
-from mlrsnet import LSTMNet, Schedule, __version__, cli
+from mlrsnet import Gamma, LSTMNet, Schedule, __version__, cli
 from mlrsnet.cli import diagnosis
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
@@ -73,6 +73,9 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     assert code == 0
     assert "LearnedLR(optimizer, 'theirs'" in out
     assert Schedule.load("theirs").num_phases == 3
+    assert Schedule.load("theirs").card.gamma == Gamma("per-phase")
+    assert run(capsys, "schedules", "import", *paths, "--name", "once", "--gamma", "initial")[0] == 0
+    assert Schedule.load("once").card.gamma == Gamma()
     _, out, _ = run(capsys, "schedules", "list")
     assert re.search("^theirs ", out, flags=re.MULTILINE)
     code, out, _ = run(capsys, "schedules", "show", "theirs", "--plot", "curves.png", "--map", "map.png")

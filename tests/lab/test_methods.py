@@ -4,15 +4,17 @@ import math
 from itertools import pairwise
 
 import pytest
+import torch
 from runs import LRS, PER_EPOCH, SMALL_CNN, assert_same, of_text, stop_and_resume, tiny
 
-from mlrsnet import Gamma, Schedule
+from mlrsnet import Card, Gamma, LSTMNet, Schedule
 from mlrsnet.gamma import STATISTICS
 from mlrsnet.lab import methods, records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.methods import Method
 from mlrsnet.lab.optimizers import EAGER, OPTIMIZERS
 from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.stepper import Stepper
 
 ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
 
@@ -114,6 +116,63 @@ def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedu
     by_loss, by_perplexity = (Gamma(statistic=name)(text.trace["loss"][0], vocabulary) for name in STATISTICS)
     assert text.epochs[0]["gamma"] == pytest.approx(by_perplexity, rel=1e-4)
     assert by_perplexity > 1.5 * by_loss
+
+
+def phased(tmp_path, gamma):
+    """A training on digits under a schedule of three phases, with batch norms."""
+    torch.manual_seed(0)
+    file = tmp_path / "phases.safetensors"
+    Schedule([LSTMNet(6) for _ in range(3)], Card(gamma=Gamma("per-phase"))).save(file)
+    options = {"schedule": str(file), "scale": 0.2, "gamma": gamma}
+    return tiny(**SMALL_CNN, epochs=3, schedule="learned", schedule_options=options)
+
+
+def gammas_of(spec):
+    """gamma of every step, and the mean loss over the training data before it."""
+    stepper, found = Stepper(spec, torch.device("cpu")), []
+    while stepper.step_count < stepper.total_steps:
+        mean = stepper.mean_train_loss()
+        stepper.step()
+        found.append((stepper.method.scalars()["gamma"], mean))
+    return zip(*found, strict=True)
+
+
+def test_gamma_is_computed_as_the_paper_or_as_the_authors_program_has_it(tmp_path):
+    first = run(phased(tmp_path, "card"), device="cpu").trace["loss"][0]
+    gammas, _ = gammas_of(phased(tmp_path, "paper"))
+    assert len(set(gammas)) == 1
+    assert gammas[0] == pytest.approx(Gamma()(first, 2), rel=1e-4)
+    gammas, means = gammas_of(phased(tmp_path, "authors"))
+    expected = [Gamma().size(means[begin], 2) for begin in (0, PER_EPOCH, 2 * PER_EPOCH) for _ in range(PER_EPOCH)]
+    assert list(gammas) == pytest.approx(expected, rel=1e-9)
+    assert len(set(gammas)) == 3
+
+
+def test_a_run_with_the_authors_gamma_ends_alike_if_it_is_stopped(tmp_path):
+    spec = phased(tmp_path, "authors")
+    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), run(spec, device="cpu"))
+
+
+def test_the_mean_training_loss_is_of_a_model_in_evaluation_mode_and_changes_nothing():
+    spec = tiny(**SMALL_CNN, batch_size=1)  # so that batches cover all of the data, which are not augmented
+    stepper, undisturbed = (Stepper(spec, torch.device("cpu")) for _ in range(2))
+    for _ in range(5):
+        stepper.step()
+        assert stepper.mean_train_loss() == pytest.approx(stepper.evaluate("train")["train"].loss, rel=1e-5)
+    for _ in range(5):
+        undisturbed.step()
+    for name, tensor in stepper.model.state_dict().items():
+        assert torch.equal(tensor, undisturbed.model.state_dict()[name]), name
+
+
+def test_a_range_that_comes_from_no_loss_has_no_gamma_to_choose():
+    spec = tiny(schedule="learned", schedule_options={"schedule": "universal-2", "gamma": "paper"})
+    with pytest.raises(
+        ValueError, match="gamma must be 'card' for the schedule 'universal-2', whose range is measured"
+    ):
+        run(spec, device="cpu")
+    with pytest.raises(ValueError, match="gamma must be one of card, paper, authors; got 'twice'"):
+        run(tiny(schedule="learned", schedule_options={"gamma": "twice"}), device="cpu")
 
 
 @pytest.mark.parametrize("net", ["lstm", "mlp"])

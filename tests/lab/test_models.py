@@ -187,6 +187,22 @@ def test_small_resnets_start_from_torchs_own_weights_and_large_ones_from_torchvi
     assert layer.weight.std().item() == pytest.approx((2 / fan) ** 0.5 if he else (1 / (3 * fan)) ** 0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("name", ["resnet18", "small_cnn"])
+def test_the_authors_initial_weights_are_in_every_convolution_and_nowhere_else(name):
+    theirs, own = (image_model(name, init=init) for init in ("xavier", "torch"))
+    for layer in (layer for layer in theirs.modules() if isinstance(layer, nn.Conv2d)):
+        places = layer.kernel_size[0] * layer.kernel_size[1]
+        bound = (
+            2 * 6 / ((layer.in_channels + layer.out_channels) * places)
+        ) ** 0.5  # Glorot, Bengio (2010), times sqrt(2)
+        assert 0.9 * bound < layer.weight.abs().max().item() <= bound * (1 + 1e-6)
+    others = {key: tensor for key, tensor in own.state_dict().items() if tensor.ndim < 4}
+    assert others
+    assert all(torch.equal(theirs.state_dict()[key], tensor) for key, tensor in others.items())
+    with pytest.raises(ValueError, match=r"init must be one of .*xavier.*'glorot'"):
+        image_model(name, init="glorot")
+
+
 @pytest.mark.parametrize("name", [*RUN, *TEXT])
 def test_every_parameter_learns(name):
     model = any_model(name)

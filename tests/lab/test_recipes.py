@@ -36,6 +36,7 @@ TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-1
 ]
 COSINES = ["Cosine, warm-up", "Cosine from 1, warm-up"]
 BESIDE = [*COSINES, "MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal"]
+BESIDE += ["Authors' checkpoints, gamma once", "Authors' checkpoints, their gamma"]
 STEPS = 382  # of an epoch: 49,000 pictures in batches of 128, 1,000 being held out
 EVERY_SCALE = [(recipe, scale) for recipe in RECIPES for scale in SCALES]
 
@@ -69,11 +70,37 @@ def test_table1_sets_our_numbers_beside_the_papers(scale):
         (row, "CIFAR-100", hundred) for row, _, hundred in TABLE1
     ]
     expected += [(row, "CIFAR-10", None) for row in BESIDE]
+    expected += [(row, "CIFAR-10, Xavier", ten) for row, ten, _ in TABLE1] + [(BESIDE[3], "CIFAR-10, Xavier", None)]
     assert [(cell.row, cell.column, cell.paper) for cell in cells] == expected
     told = json.loads(records.dumps(RECIPES["table1"].describe(scale, [0])))
     assert told["rows"] == [*(row for row, _, _ in TABLE1), *BESIDE]
-    assert told["columns"] == ["CIFAR-10", "CIFAR-100"]
+    assert told["columns"] == ["CIFAR-10", "CIFAR-100", "CIFAR-10, Xavier"]
     assert [cell["paper"] and tuple(cell["paper"]) for cell in told["cells"]] == [paper for _, _, paper in expected]
+
+
+@pytest.mark.parametrize("row", ["MultiStep", "HD", "MLR-SNet", "MLR-SNet, the authors' program"])
+def test_table1_with_the_authors_initial_weights_differs_in_nothing_else(row):
+    for scale in ("short", "paper"):
+        theirs = spec(row, scale, "CIFAR-10, Xavier")
+        assert theirs.model_options == {"init": "xavier"}
+        assert replace(theirs, model_options={}) == spec(row, scale)
+
+
+def test_a_small_training_can_begin_with_the_authors_initial_weights(tmp_path):
+    def trained(init):
+        small = RunSpec(
+            task="digits", model="small_cnn", epochs=2, lr=0.5, schedule="fixed", model_options={"init": init}
+        )
+        stepper = Stepper(small, torch.device("cpu"))
+        first = float(stepper.model[0].weight.detach().std())
+        while stepper.step_count < stepper.total_steps:
+            stepper.step()
+        return first, stepper.evaluate("val")["val"].loss
+
+    (wide, theirs), (narrow, own) = trained("xavier"), trained("torch")
+    assert wide != narrow
+    assert theirs < math.log(10)
+    assert theirs != own
 
 
 def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
@@ -106,8 +133,11 @@ def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypat
     assert (beside["Universal"].spec.schedule, beside["Universal"].spec.optimizer) == ("learned", "sgd")
     assert "mlrsnet schedules import" in beside["Authors' checkpoints"].missing
     Schedule([LSTMNet()]).save(tmp_path / "official.safetensors")
-    (theirs,) = [cell for cell in table1.cells("paper") if cell.row == "Authors' checkpoints"]
-    assert theirs.spec.schedule_options == {"schedule": "official"}
+    found = [
+        cell.spec.schedule_options for cell in table1.cells("paper") if cell.row.startswith("Authors' checkpoints")
+    ]
+    official = {"schedule": "official"}
+    assert found == [official, official | {"gamma": "paper"}, official | {"gamma": "authors"}]
 
 
 @pytest.mark.parametrize("name", ["epochs", "transfer", "networks", "imagenet"])

@@ -127,6 +127,9 @@ class Backend(Protocol):
     def copy_memory(self) -> Tensor:
         """The network's memory now."""
 
+    def set_gamma(self, gamma: float, phase: int) -> None:
+        """Continue with another gamma, as if it came from this phase."""
+
     def progress(self) -> Any:
         """u of the next step."""
 

@@ -172,6 +172,11 @@ class DeviceBackend:
         """See `Backend`."""
         return self.carry.memory.clone()
 
+    def set_gamma(self, gamma: float, phase: int) -> None:
+        """See `Backend`; in place."""
+        self.carry.gamma.fill_(gamma)
+        self.carry.phase.fill_(phase)
+
     def progress(self) -> Tensor:
         """See `Backend`."""
         return _features.progress(self.carry.step, *self.horizon)

@@ -89,6 +89,10 @@ class HostBackend:
         """See `Backend`."""
         return torch.from_numpy(self.carry.memory.copy())
 
+    def set_gamma(self, gamma: float, phase: int) -> None:
+        """See `Backend`."""
+        self.carry = self.carry._replace(gamma=gamma, phase=phase)
+
     def progress(self) -> float:
         """See `Backend`."""
         return float(_features.progress(self.carry.step, *self.horizon))

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -30,6 +31,15 @@ CARD = Card(
     gamma=Gamma(policy="per-phase"),
     versions={},
 )
+
+
+GAMMAS = ("per-phase", "initial")
+"""Policies of the range that suit the checkpoints; see `Schedule.from_official`."""
+
+
+def make_card(name: str, gamma: str) -> Card:
+    """What is known about the checkpoints, with a policy for gamma out of `GAMMAS`."""
+    return replace(CARD, name=name, gamma=Gamma(_check.one_of("gamma", gamma, GAMMAS)))
 
 
 def read_nets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], layout: str) -> list[LSTMNet]:

@@ -10,7 +10,7 @@ COMPAT = {
     "epoch-period": "T_val restarts in every epoch, and its last step updates, not its first (pass steps_per_epoch)",
     "advance-twice": "at a meta-update the memory advances twice: for the look-ahead, and again for the step",
     "phases": "networks are kept after 1/200, 1/2 and all of training (their epochs 1, 100 and 200)",
-    "phase-gamma": "the schedule's card asks for a new gamma at every phase",
+    "phase-gamma": "the schedule's card asks for a new gamma at every phase; `LearnedLR.renew_gamma` gives it the authors'",
 }
 """Where the authors' code departs from the paper in ways that change numbers. For comparisons only."""
 

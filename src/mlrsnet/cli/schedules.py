@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from mlrsnet._files import names
+from mlrsnet._files.official import GAMMAS
 from mlrsnet._files.storage import ScheduleError
 from mlrsnet.cli.parser import Parser, add_command
 from mlrsnet.nets import LAYOUTS
@@ -41,6 +42,13 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
         choices=LAYOUTS,
         default="official-test",
         help=f"order of the gates: {', '.join(LAYOUTS)} (default: %(default)s)",
+    )
+    take.add_argument(
+        "--gamma",
+        metavar="WHEN",
+        choices=GAMMAS,
+        default="per-phase",
+        help="when the range is computed: initial (once, as in the paper) or per-phase (default: %(default)s)",
     )
     take.set_defaults(run=_import)
 
@@ -100,7 +108,9 @@ def _import(arguments: argparse.Namespace) -> None:
             "choose another, or pass --out FILE"
         )
     path = arguments.out or names.user_folder() / f"{arguments.name}{names.SUFFIX}"
-    Schedule.from_official(arguments.checkpoints, layout=arguments.layout, name=arguments.name).save(path)
+    Schedule.from_official(
+        arguments.checkpoints, layout=arguments.layout, name=arguments.name, gamma=arguments.gamma
+    ).save(path)
     use = arguments.out or arguments.name
     print(f"wrote {path}\nuse it: mlrsnet.LearnedLR(optimizer, {str(use)!r}, total_steps=..., num_classes=...)")
 

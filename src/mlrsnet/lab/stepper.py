@@ -60,6 +60,7 @@ class Stepper:
 
     def step(self) -> None:
         """Train on the next batch."""
+        self.method.before_step()
         self.data.train.prepare()
         if self.graphs is not None:
             self.graphs.step()
@@ -128,6 +129,18 @@ class Stepper:
         """The differentiable loss of the training batch that is ready."""
         with self._autocast():
             return self.data.train.loss(self.model)
+
+    @torch.no_grad()
+    def mean_train_loss(self) -> float:
+        """The mean loss over one epoch of training batches, in evaluation mode. Changes nothing."""
+        feed, total = self.data.calibration(), torch.zeros((), dtype=torch.float64, device=self.device)
+        self.model.eval()
+        with self._autocast():
+            for _ in range(feed.steps):
+                feed.prepare()
+                total += feed.loss(self.model)
+        self.model.train()
+        return float(total) / feed.steps
 
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
         """Loss and gradients of the next held-out batch. Changes nothing in the model except the random state."""
@@ -210,6 +223,7 @@ class Stepper:
             val_gradients=self.val_gradients,
             train_loss=self.train_loss,
             replayed=self.replayed,
+            mean_train_loss=self.mean_train_loss,
             clip_norm=self.spec.clip_norm,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
             folder=self.folder,

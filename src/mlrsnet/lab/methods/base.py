@@ -26,6 +26,8 @@ class Setting:
         replayed: `replayed(name, call, tensors)` returns what `call` computes from that batch, the model and these tensors, on a
             GPU from a CUDA graph. A name stands for the same call in every step, and the call must not read numbers back. The
             next call overwrites the result.
+        mean_train_loss: returns the mean loss of the model over the whole training set, in evaluation mode. The batches are
+            augmented as in training, in an order of their own. The model is left as it was.
         clip_norm: the largest norm of the gradient; methods with `own_gradients` have to clip themselves.
         learned_on: for the card of a schedule that the method learns.
         folder: the run's, if it has one.
@@ -41,6 +43,7 @@ class Setting:
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
     replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]
+    mean_train_loss: Callable[[], float]
     clip_norm: float | None = None
     learned_on: str = ""
     folder: Path | None = None
@@ -68,6 +71,9 @@ class Method:
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.optimizer = setting, setting.optimizer
+
+    def before_step(self) -> None:
+        """Called before every step, outside the captured graph, before the model has seen the batch."""
 
     def step(self, loss: Tensor) -> None:
         """Set the LR and move the weights."""

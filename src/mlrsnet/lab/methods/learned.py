@@ -1,14 +1,18 @@
 """Learned schedules, transferred (Algorithm 2), and the rule that they have to beat."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from mlrsnet import Card, DecayNet, Gamma, Schedule
+from mlrsnet import Card, DecayNet, Gamma, Schedule, _check
+from mlrsnet._features import phase_borders
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.scheduler import LearnedLR
+
+GAMMAS = ("card", "paper", "authors")
 
 
 def find(schedule: str, folder: Path | None) -> str | Path:
@@ -58,17 +62,54 @@ class Learned(ByLearnedLR):
         schedule: a name, `hf://owner/name`, or the path of a .safetensors file, which may be relative to the run's folder.
         scale: multiplies every LR.
         phases: how many of its networks to use, evenly spaced; all if None.
+        gamma: when the range is computed, where it comes from a loss. `card`: as the schedule says. `paper`: once, from the first
+            batch's loss. `authors`: where a phase begins, from the mean loss of the whole training set in evaluation mode, as the
+            authors' meta-test does.
     """
 
     def __init__(
-        self, setting: Setting, *, schedule: str = "universal", scale: float = 1.0, phases: int | None = None
+        self,
+        setting: Setting,
+        *,
+        schedule: str = "universal",
+        scale: float = 1.0,
+        phases: int | None = None,
+        gamma: str = "card",
     ) -> None:
         chosen = Schedule.load(find(schedule, setting.folder))
         if phases is not None:
             chosen = chosen.choose(phases)
         if setting.is_text and chosen.card.gamma.needs_classes:
             chosen = chosen.for_text()
+        if _check.one_of("gamma", gamma, GAMMAS) != "card":
+            chosen = _without_policy(chosen)
         super().__init__(setting, chosen, scale)
+        borders = phase_borders(self.learned.engine.horizon, chosen.num_phases)
+        self.renewals = frozenset((0, *borders) if gamma == "authors" else ())
+        self.steps = 0
+
+    def before_step(self) -> None:
+        """Renew gamma where a phase begins; it is written in place, so captured steps follow."""
+        if self.steps in self.renewals:
+            self.learned.renew_gamma(self.setting.mean_train_loss())
+        self.steps += 1
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `LearnedLR`."""
+        super().load_state_dict(state)
+        status = self.learned.status()
+        self.steps = status["step"] + status["nonfinite"] + status["unusable"]
+
+
+def _without_policy(schedule: Schedule) -> Schedule:
+    """The schedule with a gamma that is computed once; later ones have to be given."""
+    gamma = schedule.card.gamma
+    if not gamma.needs_classes:
+        raise ValueError(
+            f"gamma must be 'card' for the schedule {schedule.card.name!r}, whose range is {gamma.policy} and does not come from "
+            "a loss: leave it out"
+        )
+    return Schedule(schedule.phases, replace(schedule.card, gamma=replace(gamma, policy="initial")))
 
 
 class RelativeRule(ByLearnedLR):

@@ -29,8 +29,10 @@ from mlrsnet.lab.models.wideresnet import WideResNet
 MORE = "a classifier needs two or more"
 
 
-def _small_cnn(shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch") -> nn.Module:
-    return small_cnn(shape[0], num_classes, _check.whole_number("width", width), norm)
+def _small_cnn(
+    shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch", init: str = "torch"
+) -> nn.Module:
+    return small_cnn(shape[0], num_classes, _check.whole_number("width", width), norm, init)
 
 
 IMAGE: dict[str, Callable[..., nn.Module]] = {

@@ -5,18 +5,20 @@ from typing import Any
 from torch import nn
 
 from mlrsnet import _check
+from mlrsnet.lab.models.initialisation import torchs_own, xavier
 from mlrsnet.lab.models.options import Shape
 from mlrsnet.lab.models.stem import first_conv, is_small, torchvision_models
 
-INITS = ("auto", "torch", "he")
+INITS = ("auto", "torch", "he", "xavier")
 
 
 def resnet(name: str, shape: Shape, num_classes: int, *, stem: str = "auto", init: str = "auto") -> nn.Module:
     """torchvision's `name`; the small stem is one 3x3 convolution of stride 1 and no max pooling.
 
-    init is `he` (torchvision's) or `torch` (the layers' own); auto takes `torch` with the small stem, as CIFAR ResNets
-    commonly do, the authors' too. Below batch norm the size of the weights only scales the LR, by 1 / |w|^2: `he` starts
-    with about 6 times as small steps.
+    init is `he` (torchvision's), `torch` (the layers' own) or `xavier` (Xavier-uniform with gain sqrt(2)). auto takes `torch`
+    with the small stem, as CIFAR ResNets commonly do. The authors' meta-test does so too; their meta-training has `xavier`.
+    Below batch norm the size of the weights only scales the LR, by 1 / |w|^2: `he` and `xavier` start with about 6 times as
+    small steps.
     """
     model: Any = getattr(torchvision_models(), name)(num_classes=num_classes)
     small = is_small(stem, shape)
@@ -26,7 +28,7 @@ def resnet(name: str, shape: Shape, num_classes: int, *, stem: str = "auto", ini
     if small:
         model.maxpool = nn.Identity()
     if _check.one_of("init", init, INITS) == "torch" or (init == "auto" and small):
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):
-                module.reset_parameters()
+        torchs_own(model)
+    elif init == "xavier":
+        xavier(model)
     return model

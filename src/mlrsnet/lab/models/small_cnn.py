@@ -3,22 +3,29 @@
 from torch import nn
 
 from mlrsnet import _check
+from mlrsnet.lab.models.initialisation import xavier
 from mlrsnet.lab.models.options import NORMS
 
+INITS = ("torch", "xavier")
 
-def small_cnn(in_channels: int = 1, num_classes: int = 10, width: int = 16, norm: str = "batch") -> nn.Sequential:
+
+def small_cnn(
+    in_channels: int = 1, num_classes: int = 10, width: int = 16, norm: str = "batch", init: str = "torch"
+) -> nn.Sequential:
     """Two 3x3 convolutions, the second of stride 2, average pooling and a linear layer.
 
-    `norm`: `batch`, `layer` (over channels and places of a picture) or `none`, before each ReLU.
+    `norm`: `batch`, `layer` (over channels and places of a picture) or `none`, before each ReLU. `init`: `torch` (the
+    layers' own), or `xavier` for the convolutions (Xavier-uniform with gain sqrt(2)).
     """
     _check.one_of("norm", norm, ("none", *NORMS))
+    _check.one_of("init", init, INITS)
 
     def normalised(channels: int) -> list[nn.Module]:
         made = {"batch": nn.BatchNorm2d(channels), "layer": nn.GroupNorm(1, channels)}
         return [made[norm]] if norm in made else []
 
     bias = norm == "none"
-    return nn.Sequential(
+    model = nn.Sequential(
         nn.Conv2d(in_channels, width, 3, padding=1, bias=bias),
         *normalised(width),
         nn.ReLU(),
@@ -29,3 +36,6 @@ def small_cnn(in_channels: int = 1, num_classes: int = 10, width: int = 16, norm
         nn.Flatten(),
         nn.Linear(2 * width, num_classes),
     )
+    if init == "xavier":
+        xavier(model)
+    return model

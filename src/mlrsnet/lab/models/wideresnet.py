@@ -23,7 +23,7 @@ class WideBlock(nn.Module):
         self.shortcut = None if same else nn.Conv2d(in_channels, channels, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Input plus residual; where the shape changes the shortcut reads the activated input, as the authors' code."""
+        """Input plus residual; where the shape changes the shortcut reads the activated input, as in their code."""
         active = self.norm1(x).relu()
         residual = self.conv2(self.dropout(self.norm2(self.conv1(active)).relu()))
         return residual + (x if self.shortcut is None else self.shortcut(active))
@@ -74,7 +74,7 @@ def _group(in_channels: int, channels: int, blocks: int, stride: int, dropout: f
 
 
 def _initialise(layer: nn.Module) -> None:
-    """He initialisation, as the authors' code; batch norm keeps torch's ones and zeros."""
+    """He initialisation, as in Zagoruyko and Komodakis's code; batch norm keeps torch's ones and zeros."""
     if isinstance(layer, nn.Conv2d):
         nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     elif isinstance(layer, nn.Linear):

@@ -134,10 +134,10 @@ SHIPPED_NOTE = (
 )
 
 
-def named(row: str, column: str, base: RunSpec, schedule: str) -> Cell:
-    """A schedule that already exists; a missing one leaves its cell empty."""
+def named(row: str, column: str, base: RunSpec, schedule: str, **more: Any) -> Cell:
+    """A schedule that already exists, with more options; a missing one leaves its cell empty."""
     if schedule in names.available():
-        options = {"schedule": schedule}
+        options = {"schedule": schedule, **more}
         return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
     how = ": `mlrsnet schedules import` adds the authors' checkpoints" if schedule == "official" else ""
     return Cell(row, column, None, missing=f"there is no schedule named {schedule!r} here{how}")

@@ -19,6 +19,7 @@ from mlrsnet.lab.recipes.rows import (
     cosine,
     hand_designed,
     meta_trained,
+    named,
     ready_made,
     with_momentum,
 )
@@ -48,18 +49,21 @@ PAPER: dict[str, Paper] = {
     },
 }
 COLUMNS = (("CIFAR-10", "cifar10", "resnet18"), ("CIFAR-100", "cifar100", "wrn-28-10"))
+XAVIER_COLUMN = "CIFAR-10, Xavier"
 HIGH_COSINE = "Cosine from 1, warm-up"
 RARER, THEIRS = "MLR-SNet, T_val 300", "MLR-SNet, the authors' program"
+CHECKPOINTS = {"Authors' checkpoints, gamma once": "paper", "Authors' checkpoints, their gamma": "authors"}
 AUTHORS_EVERY = 300  # within an epoch, so it is not scaled
 SMALL = replace(SCALES["smoke"], epochs=30, t_val=5)
 
 
 def cells(scale: str) -> list[Cell]:
-    """Nine rows per column, and six more for CIFAR-10 that explain them."""
+    """Nine rows per column, eight more for CIFAR-10 that explain them, and CIFAR-10 with the authors' initialisation."""
     found = accuracy_cells(scale, SMALL if scale == "smoke" else SCALES[scale], PAPER)
     if scale == "smoke":
         return [replace(cell, column="Digits") for cell in found]
-    return [*found, *_beside(SCALES[scale])]
+    found += _beside(SCALES[scale])
+    return [*found, *_with_xavier(found)]
 
 
 def _beside(scale: Scale) -> list[Cell]:
@@ -74,6 +78,16 @@ def _beside(scale: Scale) -> list[Cell]:
         Cell(RARER, column, rarer),
         Cell(THEIRS, column, theirs),
         *ready_made(base, column),
+        *(named(row, column, base, "official", gamma=gamma) for row, gamma in CHECKPOINTS.items()),
+    ]
+
+
+def _with_xavier(cells: list[Cell]) -> list[Cell]:
+    """The paper's rows on CIFAR-10 and the authors' program, from the weights that their meta-training begins with."""
+    return [
+        replace(cell, column=XAVIER_COLUMN, spec=replace(cell.spec, model_options={"init": "xavier"}))
+        for cell in cells
+        if cell.spec and cell.column == COLUMNS[0][0] and (cell.paper or cell.row == THEIRS)
     ]
 
 
@@ -90,10 +104,14 @@ def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, mome
 
 
 BESIDE = (
-    "Six rows are not the paper's. Two are cosines after a warm-up of 5 %, from the usual LR and from 1. T_val 300 is the default "
-    "of the authors' code; their program also has its own cell, counts T_val anew in every epoch (one update in each), "
+    "Eight rows are not the paper's. Two are cosines after a warm-up of 5 %, from the usual LR and from 1. T_val 300 is the "
+    "default of the authors' code; their program also has its own cell, counts T_val anew in every epoch (one update in each), "
     "advances the memory twice at an update, and validates on pictures that it trains on. The authors' checkpoints and the "
-    "shipped universal schedule are transferred, with nothing chosen.",
+    "shipped universal schedule are transferred, with nothing chosen. The checkpoints' gamma is computed again where a phase "
+    "begins, from the loss of one batch, which is neither the paper's way (gamma once) nor that of the authors' program "
+    "(their gamma: the size of the formula at the mean loss of the training set in evaluation mode). Two more rows have these.",
+    "The column Xavier begins with the weights of the authors' meta-training: Xavier-uniform with gain sqrt(2) in every "
+    "convolution. CIFAR-10 without it has torch's own weights, as their meta-test.",
 )
 
 RECIPE = Recipe(

@@ -13,7 +13,7 @@ A training that diverged counts as guessing, or as predicting the mean, and is m
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, mean, median, stdev
@@ -25,7 +25,6 @@ from mlrsnet.lab.report.tables import Row
 
 FOLDER = "proof_short"
 DECAYS = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in TIMES]
-EDGES = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in (TIMES[0], TIMES[-1])]
 USUAL, NOTHING = "Cosine 1x", "doing nothing"
 RIGHT = 1.6
 MARKS = (
@@ -95,6 +94,20 @@ def best_decay(rows: dict[str, Row]) -> str | None:
     return min(found, key=lambda name: found[name], default=None)
 
 
+def at_edge(decay: str, rows: Collection[str]) -> bool:
+    """Whether no decay among these rows has a smaller LR, or none has a larger one.
+
+    >>> at_edge("Linear 3x", ["Linear 1x", "Linear 3x"]), at_edge("Cosine 1x", ["Linear 0.3x", "Cosine 1x", "Linear 3x"])
+    (True, False)
+    """
+    tried = [_times(name) for name in DECAYS if name in rows]
+    return _times(decay) in (min(tried), max(tried))
+
+
+def _times(decay: str) -> float:
+    return float(decay.split()[1].removesuffix("x"))
+
+
 def ratio(runs: Sequence[Record], decay: Sequence[Record], errors: Sequence[float] | None = None) -> Ratio | None:
     """Seed by seed, over the seeds that both have; `errors` replace those of the runs."""
     base = {run.spec["seed"]: last_error(run) for run in decay}
@@ -130,7 +143,7 @@ def table(folder: str = FOLDER) -> list[str]:
     lines = [
         [
             task,
-            f"{tuned}{' (edge)' if tuned in EDGES else ''}",
+            f"{tuned}{' (edge)' if at_edge(tuned, results.rows(folder, task)) else ''}",
             *(row[head].text if head in row else "" for head in heads),
         ]
         for task, (tuned, row) in found.items()

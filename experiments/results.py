@@ -79,9 +79,9 @@ def ended(row: Row) -> list[Record]:
     return [run.record for run in row.runs if run.record.ended]
 
 
-def last_mean(row: Row) -> float | None:
-    """The mean result of the last epochs; None if nothing was run, or a training diverged."""
-    value = row.stat("last")
+def last_mean(row: Row, which: str = "last") -> float | None:
+    """The mean result of the last epochs, or of the `best`; None if nothing was run, or a training diverged."""
+    value = row.stat(which)
     return None if row.diverged or value is None else value.mean
 
 

@@ -61,20 +61,20 @@ class Column:
         sizes = self.same("data", lambda run: run.data["task"])
         return f"{self.title}; {', '.join(lacks)}: {sizes['train']:,} to train, {sizes['test']:,} to test"
 
-    def mean(self, row: str) -> float | None:
-        """Of the last epochs; None if nothing was run, or a training diverged."""
-        return results.last_mean(self.rows[row]) if row in self.rows else None
+    def mean(self, row: str, which: str = "last") -> float | None:
+        """Of the last epochs, or of the `best`; None if nothing was run, or a training diverged."""
+        return results.last_mean(self.rows[row], which) if row in self.rows else None
 
-    def best(self, names: Sequence[str]) -> str | None:
+    def best(self, names: Sequence[str], which: str = "last") -> str | None:
         """The row with the best mean; None if none has one."""
-        means = {row: value for row in names if (value := self.mean(row)) is not None}
+        means = {row: value for row in names if (value := self.mean(row, which)) is not None}
         pick = max if self.table.metric.higher_is_better else min
         return pick(means, key=lambda row: means[row], default=None)
 
-    def shortfall(self, row: str, rivals: Sequence[str]) -> float | None:
+    def shortfall(self, row: str, rivals: Sequence[str], which: str = "last") -> float | None:
         """By how much a row is worse than the best of others, in units of the metric; None if one of them is missing."""
-        best, ours = self.best(rivals), self.mean(row)
-        theirs = None if best is None else self.mean(best)
+        best, ours = self.best(rivals, which), self.mean(row, which)
+        theirs = None if best is None else self.mean(best, which)
         if ours is None or theirs is None:
             return None
         return theirs - ours if self.table.metric.higher_is_better else ours - theirs

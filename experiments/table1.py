@@ -8,7 +8,7 @@ from experiments.pace_of_algorithm_1 import authors, meta_training
 from mlrsnet.lab.recipes import table1 as recipe
 from mlrsnet.lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
 
-COLUMN, MULTISTEP, DEFAULT = "CIFAR-10", "MultiStep", "Universal"
+COLUMN, MULTISTEP, SGDR, MLR_SNET, DEFAULT = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal"
 
 
 def table() -> list[str]:
@@ -24,29 +24,44 @@ def table() -> list[str]:
 
 
 def gaps() -> list[str]:
-    """200 epochs, best first: points against MultiStep, meta-updates, LR at the end."""
+    """200 epochs, best first: points against MultiStep, last with last and best with best; meta-updates, LR at the end."""
     rows = results.rows("table1_paper", COLUMN)
-    base = results.run("table1_paper", COLUMN, MULTISTEP).result["last"]
+    base = results.run("table1_paper", COLUMN, MULTISTEP).result
     lines = []
     for name in sorted(rows, key=lambda row: -results.run("table1_paper", COLUMN, row).result["last"]):
         run = results.run("table1_paper", COLUMN, name)
         learned = meta_training(run) if run.spec["schedule"] == "mlr-snet" else None
         result = [
-            metric_text(run.result["last"]),
-            difference_text(run.result["last"] - base),
-            metric_text(run.result["best"]),
+            text
+            for which in ("last", "best")
+            for text in (metric_text(run.result[which]), difference_text(run.result[which] - base[which]))
         ]
         ends = [f"{learned.updates:,}" if learned else "", short_text(run.epochs[-1]["lr"])]
         lines.append([name, *result, *ends])
     heads = [
         "200 epochs, seed 0",
         "last epoch (%)",
-        "against MultiStep",
+        "against MultiStep's last",
         "best epoch (%)",
+        "against MultiStep's best",
         "meta-updates",
         "LR at the end",
     ]
     return [*markdown.table(heads, lines), "", _behind()]
+
+
+def against_sgdr() -> list[str]:
+    """MLR-SNet against SGDR in the paper, and in ours: last with last, best with best."""
+    theirs = {row: recipe.PAPER[COLUMN][row][0] for row in (SGDR, MLR_SNET)}
+    lines = [["paper", *map(metric_text, theirs.values()), difference_text(theirs[MLR_SNET] - theirs[SGDR])]]
+    for folder, name in (("table1_paper", "200 epochs"), ("table1_short", "60 epochs")):
+        rows = results.rows(folder, COLUMN)
+        for which in ("last", "best"):
+            sgdr, ours = (results.last_mean(rows[row], which) for row in (SGDR, MLR_SNET))
+            if sgdr is not None and ours is not None:
+                gap = difference_text(ours - sgdr)
+                lines.append([f"ours, {name}, {which} epoch", metric_text(sgdr), metric_text(ours), gap])
+    return markdown.table(["test accuracy (%)", SGDR, MLR_SNET, "MLR-SNet against SGDR"], lines)
 
 
 def _behind() -> str:

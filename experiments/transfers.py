@@ -32,16 +32,20 @@ def columns() -> list[Column]:
 
 
 def transfers() -> list[str]:
-    """Pictures, then text; then the distance of learned rows to the best hand-designed one."""
-    return [*side_by_side.tables(columns(), every_row=True), *_against_the_best()]
+    """Pictures, then text; then the distance of learned rows to the best hand-designed one, last with last, best with best."""
+    tables = side_by_side.tables(columns(), every_row=True)
+    return [*tables, *_against_the_best("last"), *_against_the_best("best")]
 
 
-def shortfalls() -> dict[str, dict[str, float]]:
-    """By how much each learned row is worse than the best hand-designed one, by column and row; below 0 if it is better."""
+def shortfalls(which: str = "last") -> dict[str, dict[str, float]]:
+    """By how much each learned row is worse than the best hand-designed one, by column and row; below 0 if it is better.
+
+    `which` epochs are compared: the last ones, or the best ones, which are a choice made on test data.
+    """
     found = {}
     for column in columns():
         rivals = by_hand(column)
-        gaps = {row: column.shortfall(row, rivals) for row in column.runs if row not in rivals}
+        gaps = {row: column.shortfall(row, rivals, which) for row in column.runs if row not in rivals}
         found[column.title] = {row: gap for row, gap in gaps.items() if gap is not None}
     return found
 
@@ -51,17 +55,17 @@ def by_hand(column: Column) -> list[str]:
     return [row for row in column.runs if results.hand_designed(column.rows[row])]
 
 
-def _against_the_best() -> list[str]:
-    gaps = {title: found for title, found in shortfalls().items() if found}
+def _against_the_best(which: str) -> list[str]:
+    gaps = {title: found for title, found in shortfalls(which).items() if found}
     rows = list(dict.fromkeys(row for found in gaps.values() for row in found))
     if not rows:
         return []
-    best = {column.title: column.best(by_hand(column)) or "" for column in columns()}
+    best = {column.title: column.best(by_hand(column), which) or "" for column in columns()}
     lines = (
         [title, best[title], *(side_by_side.difference(found.get(row)) for row in rows)]
         for title, found in gaps.items()
     )
-    return ["", *markdown.table(["against the best hand-designed row", "which is", *rows], lines)]
+    return ["", *markdown.table([f"{which} epochs, against the best hand-designed row", "which is", *rows], lines)]
 
 
 def finish() -> list[str]:

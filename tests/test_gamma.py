@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 
-from mlrsnet import Gamma
+from mlrsnet import Gamma, LearnedLR, LSTMNet, Schedule
 from mlrsnet._numbers import DEVICE
 from mlrsnet.gamma import momentum_scale, optimizer_scale
 
@@ -26,6 +26,32 @@ def test_text_uses_the_perplexity():
     loss = math.log(10_000)
     assert Gamma()(loss, 10_000) == pytest.approx(0.87, abs=0.01)
     assert Gamma(statistic="perplexity")(loss, 10_000) == pytest.approx(46.05, abs=0.01)
+
+
+@pytest.mark.parametrize("vocabulary", [65, 10_000, 50_257])
+def test_a_language_model_over_adam_starts_near_the_lr_that_adam_is_used_with(vocabulary):
+    """The perplexity's range times Adam's 0.01 would begin at 0.23 with 10,000 words, 23 times the paper's 0.01."""
+    torch.manual_seed(0)
+    schedule = Schedule(LSTMNet()).for_text()
+    starts = {}
+    for kind in (SGD, Adam):
+        optimizer = kind([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+        lr = LearnedLR(optimizer, schedule, total_steps=9, num_classes=vocabulary)
+        lr.step(math.log(vocabulary))
+        starts[kind] = lr.get_last_lr()[0]
+    assert 0.01 / 4 < starts[Adam] < 0.01
+    assert starts[SGD] == pytest.approx(
+        starts[Adam] / (0.01 * schedule.card.gamma.adaptive_share(vocabulary)), rel=1e-6
+    )
+
+
+def test_only_a_range_from_the_perplexity_is_smaller_for_optimizers_that_divide_by_the_gradient():
+    for gamma in (Gamma(), Gamma("per-phase"), Gamma("fixed", "perplexity", value=1.0), Gamma("measured", value=0.1)):
+        assert gamma.adaptive_share(10_000) == 1
+    text = Gamma("per-phase", "perplexity")
+    assert text.adaptive_share(10_000) * text(math.log(10_000), 10_000) == pytest.approx(
+        Gamma()(math.log(10_000), 10_000)
+    )
 
 
 @given(st.floats(0.01, 50), st.integers(2, 100_000), st.sampled_from(["loss", "perplexity"]))

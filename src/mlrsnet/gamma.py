@@ -5,8 +5,9 @@ The paper's range comes from the first loss f_0 and the number of classes C (Sec
     gamma = sqrt(f_0) * log(f_0 * C) / (4 * C^(1/4))
 
 For language models the authors use the first *perplexity*, exp(f_0), instead of f_0, and C is the size of the vocabulary.
-The loss would give a gamma of 0.86; the perplexity gives about 46, which is the size of LR such models need.
-The range is for plain SGD; `optimizer_scale` carries it over to other optimizers.
+The loss would give a gamma of 0.87; the perplexity gives about 46, which is the size of LR such models need.
+The range is for plain SGD; `optimizer_scale` carries it over to other optimizers, and `Gamma.adaptive_share` takes the
+perplexity's part out of it where the optimizer divides by the size of the gradient.
 """
 
 import math
@@ -29,6 +30,9 @@ ADAPTIVE_SCALE = 0.01
 
 ADAPTIVE_KEYS = ("betas", "beta2_decay", "centered", "initial_accumulator_value", "clip_threshold")
 """Of parameter groups of Adam-like optimizers, torch's Adafactor, RMSprop, Adagrad, and other Adafactors."""
+
+ORTHOGONAL_KEY = "ns_steps"
+"""Of parameter groups of Muon: Newton-Schulz."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,23 @@ class Gamma:
         """Whether `num_classes` enters the range."""
         return self.policy not in ("fixed", "relative", "measured")
 
+    def adaptive_share(self, num_classes: int | None) -> float:
+        """The share of the range that is left for optimizers that divide by the size of the gradient; see `is_adaptive`.
+
+        The perplexity makes the range large because SGD's gradients are small in language models. These optimizers make up for
+        that themselves, so they get the range of the loss: the ratio of both ranges for an untrained network, whose loss is
+        log(C). It is 1 for every other range.
+
+        >>> Gamma().adaptive_share(10)
+        1.0
+        >>> round(Gamma(statistic="perplexity").adaptive_share(10_000), 4)
+        0.0188
+        """
+        if not self.needs_classes or self.statistic != "perplexity" or num_classes is None:
+            return 1.0
+        untrained = math.log(num_classes)
+        return Gamma()(untrained, num_classes) / Gamma(statistic="perplexity")(untrained, num_classes)
+
     def __call__(self, loss: float, num_classes: int | None, name: str = "the first loss") -> float:
         """The range for a loss, checked. `name` is what an error calls the loss.
 
@@ -181,9 +202,9 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     >>> optimizer_scale({"momentum": 0.95, "ns_steps": 5})
     0.01
     """
-    if "ns_steps" in group:  # Newton-Schulz: Muon
-        return ADAPTIVE_SCALE
-    scale = ADAPTIVE_SCALE if any(key in group for key in ADAPTIVE_KEYS) else 1.0
+    scale = ADAPTIVE_SCALE if is_adaptive(group) else 1.0
+    if ORTHOGONAL_KEY in group:
+        return scale
     momentum = float(group.get("momentum") or 0.0)
     if not momentum:
         return scale
@@ -199,6 +220,15 @@ def optimizer_scale(group: dict[str, Any]) -> float:
     return scale * (1 - momentum) / (1 - dampening)
 
 
+def is_adaptive(group: dict[str, Any]) -> bool:
+    """Whether the optimizer of a parameter group divides by the size of the gradient: Adam and its relatives, and Muon.
+
+    >>> is_adaptive({"betas": (0.9, 0.999)}), is_adaptive({"momentum": 0.9, "dampening": 0.0})
+    (True, False)
+    """
+    return any(key in group for key in (ORTHOGONAL_KEY, *ADAPTIVE_KEYS))
+
+
 def is_known(group: dict[str, Any]) -> bool:
     """Whether `optimizer_scale` knows the kind of optimizer of a parameter group: by its keys it is Adam-like, Muon, or SGD.
 
@@ -209,7 +239,7 @@ def is_known(group: dict[str, Any]) -> bool:
     >>> is_known({"lr": 0.1}), is_known({"momentum": 0.9, "dampening": 0.0, "trust_coeff": 0.001})
     (False, False)
     """
-    if any(key in group for key in ("ns_steps", *ADAPTIVE_KEYS)):
+    if is_adaptive(group):
         return True
     is_averaged, is_sgd = {"lambd", "t0"} <= group.keys(), {"momentum", "dampening"} <= group.keys()
     return (is_averaged or is_sgd) and not any(str(key).startswith("trust") for key in group)

@@ -140,7 +140,10 @@ class Schedule:
         return Schedule(self.phases[step - 1 :: step], self.card)
 
     def for_text(self) -> "Schedule":
-        """The paper's variant for language models: the network reads loss / log(vocabulary), and gamma reads the perplexity."""
+        """The paper's variant for language models: the network reads loss / log(vocabulary), and gamma reads the perplexity.
+
+        The perplexity's range is for SGD. Over Adam and its relatives, LRs have the range of the loss; see `Gamma.adaptive_share`.
+        """
         config = self.net.config() | {"loss_scale": "log_classes"}
         gamma = self.card.gamma
         if gamma.needs_classes:

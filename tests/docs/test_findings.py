@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from experiments import costs, documents, pictures
 from experiments import default_on_eight_tasks as default
+from experiments import documents, epoch_times, pictures
 from experiments import results as recorded
 from experiments.markdown import span
 from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
@@ -86,23 +86,48 @@ def test_the_lr_of_algorithm_1_ends_lower_the_further_adam_can_move():
     assert authors_meta_training().updates == 200
 
 
+def epoch_of(task="cifar10", model="resnet18", **fields):
+    return epoch_times.seconds(RunSpec(task=task, model=model, epochs=1, **fields))
+
+
 def test_an_epoch_costs_what_was_measured():
-    wide = RunSpec(task="cifar100", model="wrn-28-10", epochs=10)
     (measured,) = recorded.report("large").runs
-    assert costs.seconds(wide) == pytest.approx(10 * measured.timing("seconds_per_epoch"))
-    plain = RunSpec(task="cifar10", model="resnet18", epochs=1)
-    assert costs.seconds(plain) == pytest.approx(1.05, rel=0.05)  # results/loop/h200.json
-    assert costs.seconds(RunSpec(task="cifar10", model="shufflenetv2", epochs=1)) > 1.2 * costs.seconds(plain)
+    assert epoch_of("cifar100", "wrn-28-10") == pytest.approx(measured.timing("seconds_per_epoch"))
+    assert epoch_of() == pytest.approx(1.05, rel=0.05)  # results/loop/h200.json
+    assert epoch_of(model="shufflenetv2") > 1.2 * epoch_of()
+
+
+@pytest.mark.parametrize("schedule", ["l4", "hd", "rtho"])
+def test_a_method_with_its_own_loop_costs_what_it_did_on_the_same_network(schedule):
+    for task, model, options in (("cifar10", "resnet18", {}), ("ptb", "lstm", {"layers": 2})):
+        runs = [run.record for run in recorded.report("").runs if run.record.spec["task"] == task]
+        same = [run for run in runs if (run.spec["schedule"], run.spec["model"]) == (schedule, model)]
+        times = [run.data["timing"]["seconds_per_epoch"] for run in same if run.data["device"] == epoch_times.GPU]
+        assert epoch_of(task, model, model_options=options, schedule=schedule) == pytest.approx(min(times))
+
+
+def test_a_method_costs_more_for_a_network_on_which_only_plain_steps_were_recorded():
+    deep = {"model_options": {"layers": 3}}
+    assert epoch_of("ptb", "lstm", schedule="rtho", **deep) > 20 * epoch_of("ptb", "lstm", schedule="fixed", **deep)
+    often, seldom = (
+        epoch_of(model="wrn-28-10", schedule="mlr-snet", schedule_options={"every": every}) for every in (10, 100)
+    )
+    assert often > seldom > epoch_of(model="wrn-28-10")
 
 
 def test_costs_count_the_pictures_that_there_are():
-    assert costs.pictures("tinyimagenet") == 14_000
-    assert costs.pictures("mnist") == costs.PICTURES["mnist"][0]  # never trained on: as published
+    assert epoch_times.examples("tinyimagenet") == 14_000
+    assert epoch_times.examples("mnist") == epoch_times.PICTURES["mnist"][0]  # never trained on: as published
 
 
 def test_a_network_without_a_record_costs_by_its_arithmetic():
-    known, unknown = (RunSpec(task="cifar10", model=model, epochs=1) for model in ("resnet18", "resnet50"))
-    assert costs.seconds(unknown) > 2 * costs.seconds(known)
+    assert epoch_of(model="resnet50") > 2 * epoch_of()
+
+
+def test_a_depthwise_network_without_a_record_costs_as_its_kin_do_and_not_as_its_few_operations():
+    """MobileNetV2 has a sixth of ResNet-18's operations and takes longer; NASNet writes five times as much."""
+    nasnet = epoch_of(model="nasnet", model_options={"cells": 4, "filters": 44})
+    assert nasnet > 3 * epoch_of(model="mobilenetv2") > 3 * epoch_of()
 
 
 @pytest.mark.parametrize("name", pictures.DRAW)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments import proof
+from experiments import proof, usual_lr
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import RECIPES
 from mlrsnet.lab.records import Record
@@ -82,3 +82,14 @@ def test_guessing_has_the_error_of_an_answer_that_does_not_look():
     assert proof.last_error(record("accuracy", {"num_classes": 4})) == 75.0
     assert proof.last_error(record("perplexity", {"num_classes": 50})) == math.log(50)
     assert proof.last_error(record("RMSE", {"num_classes": None, "rmse_of_mean": 3.5})) == 3.5
+
+
+def test_a_best_lr_at_the_edge_of_what_was_tried_is_told_in_a_short_grid_too():
+    rows = ["Cosine 1x", "Linear 0.3x", "Linear 1x", "Linear 3x"]
+    assert [proof.at_edge(name, rows) for name in rows] == [False, True, False, True]
+    (told,) = usual_lr.edges()
+    chosen = {task: name for task, (name, _) in usual_lr.tuned().items()}
+    assert f"of {len(chosen)} tasks" in told
+    marked = {line.split(" | ")[0].removeprefix("| ") for line in proof.table() if "(edge)" in line}
+    assert marked
+    assert all((f"{task} ({name})" in told) == (task in marked) for task, name in chosen.items())

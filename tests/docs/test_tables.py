@@ -28,10 +28,12 @@ def results(tmp_path, monkeypatch):
 def leave(results):
     """Write a run that ended with `last`, or did not if that is None, and what its recipe plans."""
 
-    def write(folder, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", **data):
+    def write(
+        folder, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", best=None, **data
+    ):
         name, scale = ("table1", "paper") if folder == "large" else folder.replace("_", "-").rsplit("-", 1)
         plan = RECIPES[name].describe(scale, [0])
-        result = {} if last is None else {"last": last, "best": last + 1}
+        result = {} if last is None else {"last": last, "best": best or last + 1}
         schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal") else "fixed"
         told = {
             "format": records.FORMAT,
@@ -123,10 +125,20 @@ def test_a_shortfall_is_to_the_best_hand_designed_row_and_only_of_what_was_run(l
     }
     made = transfers.transfers()
     assert made[-3:] == [
-        f"| against the best hand-designed row | which is | {SHIPPED} | Universal |",
+        f"| best epochs, against the best hand-designed row | which is | {SHIPPED} | Universal |",
         "| --- | --- | --- | --- |",
         "| CIFAR-100, ResNet-18, 30 epochs | MultiStep | 1.00 worse | 2.00 better |",
     ]
+
+
+def test_a_schedule_that_stops_at_a_high_lr_is_compared_by_its_best_epoch_too(leave):
+    leave("epochs_short", "100 epochs", "MultiStep", 80.0)
+    leave("epochs_short", "100 epochs", "SGDR", 70.0, best=85.0)
+    leave("epochs_short", "100 epochs", "Universal", 82.0)
+    (last,), (best,) = (transfers.shortfalls(which).values() for which in ("last", "best"))
+    assert (last, best) == ({"Universal": -2.0}, {"Universal": 2.0})
+    lines = [line for line in transfers.transfers() if line.startswith("| CIFAR-100, ResNet-18, 30 epochs |")]
+    assert [line.split(" | ")[1:] for line in lines] == [["MultiStep", "2.00 better |"], ["SGDR", "2.00 worse |"]]
 
 
 def test_a_run_that_diverged_is_counted_and_never_the_best(leave):

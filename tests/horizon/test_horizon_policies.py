@@ -47,7 +47,7 @@ def lrs_of_learnedlr(make_optimizer, schedule, losses, num_classes, total_steps)
 
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam"])
 @pytest.mark.parametrize("loss_scale", LOSS_SCALES)
-@pytest.mark.parametrize("gamma", ["fixed", "initial"])
+@pytest.mark.parametrize("gamma", GAMMAS)
 def test_trainings_under_networks_are_those_under_learnedlr(gamma, loss_scale, optimizer):
     told, make, _ = OPTIMIZERS[optimizer]
     data = make_data()
@@ -83,7 +83,8 @@ def test_networks_give_the_lrs_of_learnedlr_also_after_a_nan(gamma, loss_scale, 
     schedules, classes = make_schedules(4, GAMMAS[gamma], loss_scale, kind), [5, 2, 10, 3]
     _, make, scale = OPTIMIZERS[optimizer]
     policy = networks(schedules)
-    policy.begin(12, double([scale] * 4), double(classes))
+    shares = [GAMMAS[gamma].adaptive_share(count) if optimizer == "adam" else 1.0 for count in classes]
+    policy.begin(12, scale * double(shares), double(classes))
     losses = double(LOSSES).unsqueeze(1) * double([1.0, 0.7, 1.3, 0.9])
     found = torch.stack([policy.lrs(row).clone() for row in losses], dim=1)
     for member in range(4):

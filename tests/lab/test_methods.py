@@ -175,6 +175,17 @@ def test_a_range_that_comes_from_no_loss_has_no_gamma_to_choose():
         run(tiny(schedule="learned", schedule_options={"gamma": "twice"}), device="cpu")
 
 
+def test_mlr_snet_over_adam_learns_a_language_model_at_adams_lrs(texts):
+    """Section 5.5 of the paper, whose Adam has an LR of 0.01."""
+    given = {"schedule": "mlr-snet", "schedule_options": {"every": 2}, "optimizer_options": {"beta1": 0.0}}
+    text = run(of_text(optimizer="adam", **given), root=texts, device="cpu")
+    gamma = Gamma(statistic="perplexity")
+    vocabulary = text.data["task"]["num_classes"]
+    most = 0.01 * gamma.adaptive_share(vocabulary) * text.epochs[0]["gamma"]
+    assert gamma.adaptive_share(vocabulary) < 1
+    assert all(0 < lr < most for lr in text.trace["lr"])
+
+
 @pytest.mark.parametrize("net", ["lstm", "mlp"])
 @pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}])
 def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):

@@ -17,8 +17,8 @@ from mlrsnet.schedule import Schedule
 class Rule:
     """alpha_t = clip(scale * s_t * gamma * factor_t, min_lr, max_lr), with the factor from the schedule.
 
-    s_t carries the range over to the optimizer: `gamma.optimizer_scale`, or |w_t| / |d_t| where the range is relative, or c(m)
-    rho_t where it is measured.
+    s_t carries the range over to the optimizer: `gamma.optimizer_scale`, for Adam-like optimizers times `Gamma.adaptive_share`, or
+    |w_t| / |d_t| where the range is relative, or c(m) rho_t where it is measured.
     """
 
     schedule: Schedule

@@ -22,7 +22,7 @@ from mlrsnet._engine.step_count import StepCounter
 from mlrsnet._engine.unfinished import Course
 from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
-from mlrsnet.gamma import is_known, momentum_scale, optimizer_scale
+from mlrsnet.gamma import is_adaptive, is_known, momentum_scale, optimizer_scale
 
 OPEN_STEPS, OPEN_GROWTH = 1000, 16
 """A training without an end plans for so many steps first, then for a sixteenth more whenever half of them are over."""
@@ -283,11 +283,13 @@ class Engine:
     def _set_scale(self) -> None:
         """Carry the range over to the optimizer."""
         group = suitable.as_torch(self.optimizer, self.optimizer.param_groups[self.main])
+        gamma = self.rule.schedule.card.gamma
         if self.is_measured:
-            law = self.rule.schedule.card.gamma.law(self.planned_steps, self.parameters, self.depth)
+            law = gamma.law(self.planned_steps, self.parameters, self.depth)
             self.backend.optimizer_scale = law * momentum_scale(group)
         elif not self.is_relative:
-            self.backend.optimizer_scale = optimizer_scale(group)
+            share = gamma.adaptive_share(self.rule.num_classes) if is_adaptive(group) else 1.0
+            self.backend.optimizer_scale = share * optimizer_scale(group)
 
     def _check_known(self) -> None:
         """Warn if the optimizer is unknown and its range is not measured."""

@@ -94,6 +94,8 @@ class Population:
                 facts = _weights.read(weight for weight in model.parameters() if weight.requires_grad)
                 sizes[rows] = gamma.law(task.total_steps, facts.parameters, facts.depth)
                 waits[rows] = gamma.caution if facts.is_trained else 1.0
+            elif gamma is not None and getattr(self.update, "is_adaptive", False):
+                sizes[rows] = gamma.adaptive_share(task.num_classes)
             self.weight_decay[rows] = task.weight_decay
             self.masked[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
             if self.labels is not None:

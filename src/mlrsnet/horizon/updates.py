@@ -5,7 +5,7 @@ in place, in float32 or float64, and never wait for the device.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -91,6 +91,8 @@ class Adam:
     beta2: float = 0.999
     eps: float = 1e-8
     decoupled: bool = False
+    is_adaptive: ClassVar[bool] = True
+    """It divides by the size of the gradient; see `Gamma.adaptive_share`."""
 
     def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):

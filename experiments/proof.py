@@ -189,13 +189,13 @@ def readme(folder: str = FOLDER) -> list[str]:
 
 
 CHOICES = {
-    "Universal 2": ("the default", "1"),
-    "Prodigy": ("Prodigy and a cosine", "1"),
-    "Schedule-Free": ("Schedule-Free", "1"),
-    USUAL: ("a cosine at the usual LR", "1"),
-    "One relative size": ("one relative size for all, the rule behind the default", "1"),
+    "Universal 2": "the default",
+    "Prodigy": "Prodigy and a cosine",
+    "Schedule-Free": "Schedule-Free",
+    USUAL: "a cosine at the usual LR",
+    "One relative size": "one relative size for all, the rule behind the default",
 }
-"""What one can do without tuning: its name, and how many trainings it takes."""
+"""What one can do without tuning, in one training."""
 
 
 def deciding(folder: str = FOLDER) -> list[str]:
@@ -203,11 +203,11 @@ def deciding(folder: str = FOLDER) -> list[str]:
     found = _by_task(folder)
     tried = [sum(name in results.rows(folder, one.title) for name in DECAYS) for one in results.columns(folder)]
     lines = [["a decay, LR tuned on validation data", f"{min(tried)} to {max(tried)}", "1", "", ""]]
-    for head, (name, trainings) in CHOICES.items():
+    for head, name in CHOICES.items():
         those = {task: row[head].value for task, row in found.items() if head in row}
         worst = sorted(those, key=lambda task: -those[task])[:2]
         where = ", ".join(f"{task} ({those[task]:.2f})" for task in worst)
-        lines.append([name, trainings, f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
+        lines.append([name, "1", f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
     heads = ["", "trainings", "error, geometric mean", "worst on", "default / it (tasks that the default wins)"]
     fair = [
         f"without {task}, default / {name} is {_head_to_head(folder, head, without=task)}"

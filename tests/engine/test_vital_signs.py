@@ -74,6 +74,15 @@ def test_a_loss_that_grows_is_told_after_the_warm_up():
     assert signs([1.0] * 60 + [1e30] + [0.9] * 500, 400) == []  # one spike
 
 
+def test_a_training_far_beyond_its_plan_keeps_no_more_losses_than_others_and_is_still_watched():
+    """As with `total_steps=None`, whose plan grows."""
+    watch = VitalSigns(1000)
+    falling = 2.3 * noise(30_000, 0.02) * np.linspace(1, 0.5, 30_000)
+    assert not any(watch.see(float(loss), 60_000) for loss in falling)
+    assert len(watch.blocks) < 40
+    assert [sign.kind for loss in [20.0] * 100 if (sign := watch.see(loss, 60_000))] == ["exploding"]
+
+
 def test_losses_that_are_not_finite_ten_times_in_a_row_are_told():
     assert signs([1.0] * 5 + [NAN] * 20) == [("lost", 14)]
     assert signs(([1.0] + [math.inf] * 9) * 9) == []

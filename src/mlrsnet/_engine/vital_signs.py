@@ -22,6 +22,9 @@ FIRST = 10
 SHARE, SHORTEST = 20, 20
 """Losses are compared in blocks of a 20th of the training, and of at least 20."""
 
+MOST_BLOCKS = 2 * SHARE
+"""A training that goes on far beyond its plan has larger blocks, not more."""
+
 STUCK_AFTER, STUCK_STEPS = 0.2, 100
 """Before this share of the training, and before so many steps, a loss need not have fallen."""
 
@@ -130,7 +133,7 @@ class VitalSigns:
         if self.recent.count < self.size:
             return None
         recent, self.recent = self.recent, Block()
-        self.blocks.append(recent)
+        self._keep(recent)
         self.in_a_row = self.in_a_row + 1 if self._is_stuck(recent) else 0
         if self.count < max(STUCK_STEPS, STUCK_AFTER * total_steps):
             return None
@@ -142,6 +145,12 @@ class VitalSigns:
         if self._is_destroyed(late):
             return self._tell(Sign("stuck", _stuck(late, self.begin)))
         return None
+
+    def _keep(self, block: Block) -> None:
+        """One more block; all are joined in pairs when there are too many."""
+        self.blocks.append(block)
+        if len(self.blocks) == MOST_BLOCKS:
+            self.blocks = [Block.of(pair) for pair in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
 
     def _has_exploded(self) -> bool:
         """Whether the average is far above the first level, and its noise."""

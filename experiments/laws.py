@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments import markdown, results, second_universal
+from mlrsnet.lab.datasets import r_tables
 from mlrsnet.lab.table.columns import READING
 from mlrsnet.lab.table.compare import LAWS, SEEN
 from mlrsnet.lab.table.file import Table
@@ -16,6 +17,13 @@ from mlrsnet.lab.table.law import cross_validated, features, fit, gaps, network_
 
 RECORD = results.RESULTS / "table" / "laws.json"
 LONGER = results.RESULTS / "table" / "horizons.npz"
+SMALL = results.RESULTS / "table" / "rows.npz"
+USUAL = "absolute|0.1|0|0|1"
+"""0.1 for SGD, carried over to 0.01 with momentum and 0.001 for Adam."""
+
+CLEARLY = 0.05
+"""The difference of log gaps from which one is better: about 5 % of the loss."""
+
 READS, PLAIN, ABSOLUTE = ("weighted", *READING), ("weighted", 0.0, 0.0), ("absolute", 0.0, 0.0)
 NAMES = {
     READS: "relative steps that read the loss",
@@ -119,6 +127,24 @@ def longer() -> list[str]:
         lines.append([name, f"{min(steps):,} to {max(steps):,}", str(len(rows)), *cells, f"{oracle:.3f}"])
     heads = ["runs", "steps", "number", "0.3 times the law", "the law", "twice the law", "best size of each"]
     return markdown.table(heads, lines)
+
+
+def small_tables() -> list[str]:
+    """Small real tables, which the law was not fitted to: the default beside the usual LR and the best single one."""
+    rows = Table.load(SMALL)
+    found, law = gaps(rows), second_universal.shipped_gaps(rows).numpy()
+    usual = found[:, rows.columns.index(USUAL)]
+    absolute = found[:, [place for place, name in enumerate(rows.columns) if name.startswith("absolute")]]
+    numbers = np.array([r_tables.TABLES[kind["source"]] in r_tables.NUMBERS for kind in rows.kinds])
+    best = responses(rows)[READS].gaps.min(dim=1).values.numpy()
+    lines = []
+    for name, own in (("numbers", numbers), ("classes", ~numbers)):
+        single = absolute[own].mean(0).min()
+        means = [f"{values[own].mean():.3f}" for values in (law, usual, best)]
+        worse, better = (f"{np.mean(sign * (law - usual)[own] > CLEARLY):.0%}" for sign in (1, -1))
+        lines.append([name, str(own.sum()), means[0], means[1], f"{single:.3f}", means[2], better, worse])
+    heads = ["to predict", "runs", "default", "usual LR", "best LR for all", "best size of each"]
+    return markdown.table([*heads, "default clearly better than the usual LR", "clearly worse"], lines)
 
 
 def tuning() -> list[str]:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from sklearn.datasets import load_diabetes
 from torch import nn
 from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
 
@@ -209,6 +210,7 @@ def test_a_likelihood_that_falls_below_0_does_not_stop_the_training(noise):
 
 
 def test_a_gaussian_likelihood_is_learned():
+    torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2)).double()
     optimizer = torch.optim.Adam(model.parameters())
     lr, losses = LearnedLR(optimizer, total_steps=600), []
@@ -219,3 +221,30 @@ def test_a_gaussian_likelihood_is_learned():
 
     train(model, optimizer, lr, loss_of, [(x, 0.1 * x[:, :1]) for x, _ in batches(600)])
     assert losses[0] > 0 > -2 > sum(losses[-20:]) / 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_squared_error_under_plain_sgd_does_not_explode(seed):
+    """Its gradients grow with the error: by the average of past steps alone, every third of these trainings was lost."""
+    torch.manual_seed(seed)
+    x, y = (torch.tensor(part) for part in load_diabetes(return_X_y=True, scaled=False))
+    x, y = (x - x.mean(0)) / x.std(0), ((y - y.mean()) / y.std()).unsqueeze(1)
+    model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    chosen = [torch.randint(len(x), (16,)) for _ in range(60)]
+    train(model, optimizer, LearnedLR(optimizer, total_steps=60), mse_loss, [(x[i], y[i]) for i in chosen])
+    assert mse_loss(model(x), y) < 0.75  # 1 is guessing
+
+
+def test_a_training_that_blew_up_goes_on():
+    """However far the loss has risen, steps keep a tenth of their length: else they would end where it landed."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2, 2))], lr=0.1)
+    lr, used = LearnedLR(optimizer, total_steps=200), []
+    with pytest.warns(UserWarning, match="the loss grows"):
+        for step in range(100):
+            optimizer.param_groups[0]["params"][0].grad = torch.ones(2, 2)
+            lr.step(1.0 if step < 50 else 1000.0)
+            optimizer.step()
+            optimizer.param_groups[0]["params"][0].data.fill_(1.0)
+            used.append(float(lr.get_last_lr()[0]))
+    assert used[99] == pytest.approx(0.1 * used[49] * (100 / 150), rel=0.05)

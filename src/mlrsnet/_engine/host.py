@@ -33,13 +33,14 @@ class HostBackend:
         self.last: tuple[Carry, float, Horizon] | None = None  # what the last step began with
         self.groups: list[dict[str, Any]] = []
         self.ratios: list[float] = []
+        self.given: Sequence[float] = ()
         if initial_loss is not None:
             contract.check_first_loss(rule, initial_loss, "initial_loss")
             self.carry = self.carry._replace(initial_loss=initial_loss)
 
     def bind(self, groups: list[dict[str, Any]], ratios: list[float]) -> list[float]:
         """See `Backend`."""
-        self.groups, self.ratios = list(groups), ratios
+        self.groups, self.ratios, self.given = list(groups), ratios, ()
         return ratios
 
     def is_bound(self, groups: list[dict[str, Any]]) -> bool:
@@ -55,8 +56,16 @@ class HostBackend:
         self.carry, self.last = after, (before, float(loss), self.horizon)
         self.history.append(after.lr)
         if after.step > before.step:
-            for group, ratio in zip(self.groups, self.ratios, strict=True):
-                set_lr(group, after.lr * ratio)
+            self._set(after.lr)
+        self.given = [group["lr"] for group in self.groups]
+
+    def shorten(self, share: float) -> None:
+        """See `Backend`."""
+        lr = min(self.carry.lr, max(share * self.carry.lr, self.rule.min_lr))
+        self.carry = self.carry._replace(lr=lr)
+        self.history[-1] = lr
+        self._set(lr)
+        self.given = [group["lr"] for group in self.groups]
 
     def set_ratio(self, ratio: Tensor) -> None:
         """See `Backend`."""
@@ -120,6 +129,10 @@ class HostBackend:
         self.carry = Carry(**numbers, memory=self.carry.memory)
         self.set_memory(saved["memory"])
         self.ratio, self.history = saved["ratio"], array("d", saved["history"].tolist())
+
+    def _set(self, lr: float) -> None:
+        for group, ratio in zip(self.groups, self.ratios, strict=True):
+            set_lr(group, lr * ratio)
 
     def _advance(self, loss: float) -> Carry:
         scale = self.rule.scale * self.optimizer_scale * self.ratio

@@ -101,8 +101,9 @@ def _within(x, low, high):
 
 @triton.jit
 def _decay(
-    place, weights, loss, progress, smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike
-):
+    place, weights, loss, progress,
+    smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike, shortest_rise,
+):  # fmt: skip
     """`_features.Level` after one more loss, and the factor of a `DecayNet`. The caller stores the level if it is taken."""
     known, before, last_first = tl.load(place), tl.load(place + 1), tl.load(place + 2)
     sum, weight = tl.load(place + 3), tl.load(place + 4)
@@ -125,7 +126,7 @@ def _decay(
     rise = tl.where(lowest > 0, lowest / level, 1.0)
     gain = tl.where(settled > 0, 1.0 - level / tl.where(settled > 0, settled, 1.0) / (1.0 - margin), 0.0)
     factor = _power(_within(level, smallest_loss, 1.0), tl.load(weights))
-    factor *= _power(_within(rise, smallest_loss, 1.0), tl.load(weights + 1))
+    factor *= _within(_power(_within(rise, smallest_loss, 1.0), tl.load(weights + 1)), shortest_rise, 1.0)
     factor *= tl.maximum(gain, 1.0 - caution) * _within(progress / warmup, 0.01, 1.0)
     return factor, known, first, sum, weight, settled, lowest
 
@@ -136,7 +137,7 @@ def _step(
     history_size, num_groups, scale, min_lr, max_lr, low, high,
     classes, log_classes, root_classes, fixed_gamma, sharpness, largest_feature, smallest_factor,
     smallest_loss, smallest_spread, fast_window, slow_window,
-    warmup, level_window, level_steps, settled_share, margin, spike,
+    warmup, level_window, level_steps, settled_share, margin, spike, shortest_rise,
     PHASES: tl.constexpr, LAYERS: tl.constexpr, INPUTS: tl.constexpr, LOSS_INPUT: tl.constexpr,
     PROGRESS_INPUT: tl.constexpr, HIDDEN: tl.constexpr, POLICY: tl.constexpr, PERPLEXITY: tl.constexpr,
     SCALE_BY_CLASSES: tl.constexpr, SCALE_BY_FIRST: tl.constexpr, ANNEAL: tl.constexpr, TREND: tl.constexpr,
@@ -238,8 +239,9 @@ def _step(
 
     if DECAY:
         factor, known, first, sum, weight, settled, lowest = _decay(
-            memory, w, clipped, progress, smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike
-        )
+            memory, w, clipped, progress,
+            smallest_loss, warmup, level_window, level_steps, settled_share, margin, spike, shortest_rise,
+        )  # fmt: skip
     else:
         z = tl.sum(tl.load(w + cells) * x, axis=0) + tl.load(w + BLOCK)
         factor = _sigmoid(sharpness * z)
@@ -296,7 +298,7 @@ class FusedStep:
             rule.min_lr, rule.max_lr, low, high, float(classes), math.log(classes), classes**0.25, card.gamma.value or 1.0,
             net.sharpness, _features.LARGEST_FEATURE, _features.SMALLEST_FACTOR, _features.SMALLEST_LOSS, _features.SMALLEST_SPREAD,
             _features.FAST, _features.SLOW, _features.WARMUP, _features.LEVEL_WINDOW, float(_features.LEVEL_STEPS),
-            _features.SETTLED, _features.MARGIN, _features.SPIKE,
+            _features.SETTLED, _features.MARGIN, _features.SPIKE, _features.SHORTEST_RISE,
         )  # fmt: skip
         self.constants: dict[str, Any] = {
             "PHASES": rule.schedule.num_phases,

@@ -4,6 +4,9 @@
 
 The mean is exponential, over the last 10 % of the training. r_t is what the schedule's network says, and c(m) is
 `gamma.momentum_scale`. `meter` measures the lengths; here are the equations, on Python numbers and on tensors.
+
+The step of plain SGD is known before it is taken: it is the gradient. So it is never longer than r_t says, rho_t <= 1 / sqrt(x_t).
+Where gradients grow with the error, a step by the average alone can be many times as long, and the next one longer still.
 """
 
 import math
@@ -29,6 +32,15 @@ def relative_square(moved: Any, lengths: Any, counts: Any) -> Any:
     """x = sum k_l |D_l|^2 / sum k_l |w_l|^2, from (L,) lengths of steps, lengths of weights and sqrt(k_l): tensors or arrays."""
     moved, lengths = moved * counts, lengths * counts
     return (moved * moved).sum() / (lengths * lengths).sum()
+
+
+def allowed_share(x: Any, ratio: Any) -> Any:
+    """1 / (rho sqrt(x)): below 1, the share of its length that a step may have whose square x is known before it is taken.
+
+    >>> allowed_share(4.0, 1.0), allowed_share(1.0, 0.5)
+    (0.5, 2.0)
+    """
+    return 1 / (ratio * x**0.5)
 
 
 def shortest_length(shape: Sequence[int]) -> float:

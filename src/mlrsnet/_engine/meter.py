@@ -4,6 +4,7 @@ The hooks see the weights right before and right after a step. So clipping, AMP,
 need no thought: what counts is how far the weights moved.
 """
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from mlrsnet._engine import measured, relative
 from mlrsnet._engine.contract import Backend
 from mlrsnet._engine.counted import Counted
 from mlrsnet._engine.measured import DeviceMean, HostMean
-from mlrsnet._engine.movement import Buffers, Open, close_step, open_step
+from mlrsnet._engine.movement import Buffers, Open, close_step, is_the_gradient, open_step
 
 MOST_WAITING = 16
 """Measured steps that wait to be read on the host, if nobody asks for an LR."""
@@ -114,6 +115,29 @@ class Meter:
         else:
             x = _part_on_device(lengths, counted, step.is_at_one)
             self.mean.add(x, self.backend.ratio, doubles=counted.is_low_precision)
+
+    @torch.no_grad()
+    def limit(self, optimizer: Optimizer) -> None:
+        """The optimizer is about to step along its gradients: shorten a step that would be longer than r_t says.
+
+        On the host only while every step is measured, since to read gradients is to wait for them. Not in low precision, where
+        first steps may be too short to move anything.
+        """
+        counted, backend = self.counted, self.backend
+        if not counted.weights or counted.is_low_precision or not is_the_gradient(optimizer):
+            return
+        if backend.on_host and self.steps > measured.ALWAYS:
+            return
+        rows = counted.gradients().flip(0)
+        if backend.on_host:
+            x = _part_on_host(rows, counted.shares, counted)
+            share = measured.allowed_share(x, backend.ratio) if 0 < x < math.inf else 1.0
+            if share < 1:
+                backend.shorten(share)
+        else:
+            moved, lengths = counted.share_column * rows[0], counted.as_they_count(rows[1])
+            share = measured.allowed_share(measured.relative_square(moved, lengths, counted.counts), backend.ratio)
+            backend.shorten(share.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0).float())
 
     def extend(self, total_steps: int) -> None:
         """Set the number of steps of the whole training; the window follows from now on."""

@@ -93,6 +93,13 @@ def known_direction(optimizer: Optimizer) -> str | None:
     return "grad" if is_plain and not is_scaled else None
 
 
+def is_the_gradient(optimizer: Optimizer) -> bool:
+    """Whether the next step is the gradient, but for weight decay: torch's SGD without momentum."""
+    if type(optimizer) is not SGD or getattr(optimizer, "grad_scale", None) is not None:
+        return False
+    return not any(group["momentum"] for group in optimizer.param_groups)
+
+
 def _buffer(buffers: Buffers, weight: Tensor, part: Tensor) -> Tensor:
     buffer = buffers.get(weight)
     if buffer is None or buffer.shape != part.shape or buffer.device != part.device:

@@ -3,9 +3,10 @@
 The format is that of version 0.1, so its checkpoints still load.
 """
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
+from torch import Tensor
 
 from mlrsnet import _check
 from mlrsnet._engine.contract import Rule, Snapshot
@@ -15,6 +16,8 @@ from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
 VERSION = 1
+MOST = 2**53
+"""Steps; a float can count no further."""
 EXTEND = "extend(total_steps) to prolong it"
 RULE_KEYS = ("num_classes", "scale", "min_lr", "max_lr")
 KEYS = {"version", "schedule", "total_steps", "last_epoch", "pending", *Snapshot.__annotations__}
@@ -49,6 +52,7 @@ def save(engine: Engine) -> dict[str, Any]:
 def load(engine: Engine, saved: dict[str, Any]) -> None:
     """Continue from what `save` returned, with a warning about arguments that differ."""
     state = dict(saved)
+    _check_numbers(state)
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
     plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
     is_open = bool(state.pop("open_ended", False))
@@ -115,9 +119,48 @@ def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
     if state.get("version") != VERSION or state.keys() != keys:
         raise ValueError(
             f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(keys)}), "
-            f"got version {state.get('version')!r}, keys {sorted(state)}: pass the state saved for the scheduler"
+            f"got version {state.get('version')!r}, keys {sorted(map(str, state))}: pass the state saved for the scheduler"
         )
     if state["schedule"] != schedule_number(schedule):
         raise ValueError(
             f"the state was saved with another schedule than {schedule!r}: construct LearnedLR with the saved run's"
         )
+    _check_kinds(state, schedule)
+
+
+def _check_numbers(state: dict[str, Any]) -> None:
+    """Refuse what is no number where a number must be, if there is something at all."""
+    whole = ("version", "schedule", "total_steps", "last_epoch", "open_ended", "main_group", *PLAN_KEYS)
+    for name in (*whole, *RULE_KEYS):
+        if name in state and not isinstance(state[name], int if name in whole else int | float):
+            raise _strange(name)
+
+
+def _check_kinds(state: dict[str, Any], schedule: Schedule) -> None:
+    """Refuse values of another kind than `save` writes, before anything is restored from them."""
+    kinds = {**get_type_hints(Snapshot), "pending": Tensor}
+    ranges = {"step": (0, MOST), "last_epoch": (0, MOST), "total_steps": (1, MOST), "phase": (-1, schedule.num_phases)}
+    tests = {
+        **{name: _is(kind, state[name]) for name, kind in kinds.items()},
+        **{name: low <= state[name] < high for name, (low, high) in ranges.items() if isinstance(state[name], int)},
+    }
+    for name, good in tests.items():
+        if not good:
+            raise _strange(name)
+    if state["memory"].shape != schedule.net.initial_state().shape:
+        raise _strange("memory")
+    for name in ("history", "pending"):
+        if state[name].ndim != 1:
+            raise _strange(name)
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Whether a value is of a kind. A whole number is a float, too, unless it is too long for one."""
+    return isinstance(value, kind) or (kind is float and isinstance(value, int) and abs(value) <= MOST)
+
+
+def _strange(name: str) -> ValueError:
+    return ValueError(
+        f"state_dict must hold what LearnedLR.state_dict saved, got another kind of value under {name!r}: pass the state saved for "
+        "the scheduler"
+    )

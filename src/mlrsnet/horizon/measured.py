@@ -2,6 +2,8 @@
 
     alpha_t = r_t c(m) / sqrt(mean of x over past steps),   x_s = (|D_s| / |w_s|)^2,   c(m) = sqrt((1 - m) / (1 + m))
 
+The step of plain SGD is never longer than r_t c(m) |w_t|: it is known before it is taken.
+
 D_s: what step s would have subtracted at an LR of 1, (w_s - w_{s+1}) / alpha_s. m: the momentum, or Adam's beta1. The mean looks
 back over the last tenth of the training. How the matrices of a network come together in x is its structure:
 
@@ -25,7 +27,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet.horizon.rows import Rows
-from mlrsnet.horizon.updates import State, Update
+from mlrsnet.horizon.updates import SGD, State, Update
 
 STRUCTURES = ("absolute", "together", "each", "middle", "layer", "weighted")
 LONGEST = 9.0
@@ -146,6 +148,8 @@ class Measured:
         first = (lengths.sum(1) / torch.maximum(gradients.sum(1), n.to(lengths))).sqrt().unsqueeze(1)
         mean = state["sum"] / state["total"].clamp(min=SMALLEST)
         ratio = torch.where(state["step"] > 0, mean.clamp(min=SMALLEST).rsqrt(), first)
+        if is_plain(self.inner):
+            ratio = torch.minimum(ratio, self._x(gradients, lengths).clamp(min=SMALLEST).rsqrt())
         return torch.where(self.codes == 0, 1.0, ratio)
 
     def _x(self, steps: Tensor, lengths: Tensor) -> Tensor:
@@ -172,6 +176,16 @@ class Measured:
         found = {"cosine": state["cosine"], "growth": (whole / state["first"]).sqrt(), "x": steps.sum(1) / whole}
         for name, value in found.items():
             state[f"early_{name}"].copy_(torch.where(now, value, state[f"early_{name}"]))
+
+
+def is_plain(update: Update) -> bool:
+    """Whether a step is the gradient, but for weight decay.
+
+    >>> from mlrsnet.horizon.updates import SGD
+    >>> is_plain(SGD()), is_plain(SGD(momentum=0.9))
+    (True, False)
+    """
+    return type(update) is SGD and not update.momentum
 
 
 def noise_scale(update: Update) -> float:

@@ -21,7 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.archives import load_arrays
+from mlrsnet._files.untrusted import reason
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.horizon import Data, Mixture, TaskSampler
 from mlrsnet.horizon.sampler import pick
 from mlrsnet.horizon.seeds import generator
@@ -170,11 +172,11 @@ def load(source: Source, root: Path | None = None) -> Data:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file, np.load(file) as kept:  # opened here, because numpy leaves a damaged file open
-            return {name: kept[name] for name in ("inputs", "targets", "classes", "mirrored")}
+        kept = load_arrays(path)
+        return {name: kept[name] for name in ("inputs", "targets", "classes", "mirrored")}
     except Exception as error:  # a file that is not an .npz can fail in any way
         raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}): delete it, and it will be made again"
+            f"{path} cannot be read ({type(error).__name__}: {reason(error)}): delete it, and it will be made again"
         ) from None
 
 

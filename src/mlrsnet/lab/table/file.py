@@ -2,20 +2,40 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.archives import load_arrays
+from mlrsnet._files.fallback import DamagedError, read_newest
+from mlrsnet._files.seals import sealed
+from mlrsnet._files.untrusted import parse_json
+from mlrsnet._files.writing import write_atomically
 
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
 """Between which shares of the training the mean loss is kept."""
 
+PARTS = ("kinds", "facts", "fitness", "losses", "early")
+
 EARLY = ("cosine", "growth", "x")
 """Early observations; see `horizon.measured`."""
+
+NUMBERS: dict[str, tuple[int, ...]] = {"fitness": (), "losses": (len(EDGES) - 1,), "early": (len(EARLY),)}
+"""Arrays with a number for each row and column, and their further dimensions."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training under every column; see `Table`."""
+
+    kind: dict[str, Any]
+    facts: dict[str, Any]
+    fitness: np.ndarray
+    losses: np.ndarray
+    early: np.ndarray
 
 
 @dataclass
@@ -42,8 +62,14 @@ class Table:
         """The kinds that are done."""
         return {kind["number"] for kind in self.kinds}
 
+    def add(self, row: Row) -> None:
+        """Put a row before the first one with a larger number, so that the file does not depend on which was done first."""
+        place = next((at for at, kind in enumerate(self.kinds) if kind["number"] > row.kind["number"]), len(self))
+        for name, value in zip(PARTS, (row.kind, row.facts, row.fitness, row.losses, row.early), strict=True):
+            getattr(self, name).insert(place, value)
+
     def save(self, path: Path) -> None:
-        """Write the file, atomically."""
+        """Write the file, atomically and with a digest. The one before it stays as FILE.previous.npz."""
         file = io.BytesIO()
         np.savez_compressed(
             file,
@@ -54,23 +80,41 @@ class Table:
             losses=np.array(self.losses, dtype=np.float32),
             early=np.array(self.early, dtype=np.float32),
         )
-        write_atomically(path, file.getvalue())
+        write_atomically(path, sealed(file), keep_previous=True)
 
     @classmethod
     def load(cls, path: Path) -> "Table":
-        """Read the file. It holds numbers and text only."""
+        """Read the file, or the one before it if it is damaged. They hold numbers and text only."""
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as kept:
-                return cls(
-                    kept["columns"].tolist(),
-                    [json.loads(kind) for kind in kept["kinds"]],
-                    [json.loads(fact) for fact in kept["facts"]],
-                    *(list(kept[name]) for name in ("fitness", "losses", "early")),
-                )
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # a file that is not an .npz can fail in any way
-            raise ValueError(f"{path} is not a table ({type(error).__name__}: {error}): make it again") from None
+            return read_newest(path, _read)
+        except DamagedError as error:
+            raise error.told("a table", "delete {it}, and make it again") from None
+
+
+def _read(path: Path) -> Table:
+    return _table(load_arrays(path, ("columns", "kinds", "facts", *NUMBERS)))
+
+
+def _table(kept: Mapping[str, np.ndarray]) -> Table:
+    """A table from its arrays, whose shapes must fit together."""
+    columns, kinds, facts = (kept[name].tolist() for name in ("columns", "kinds", "facts"))
+    expected = {name: (len(kinds), len(columns), *more) for name, more in NUMBERS.items()}
+    for name, shape in expected.items():
+        if kept[name].shape != shape and len(kinds):
+            raise ValueError(f"{name} must have the shape {shape}, got {kept[name].shape}")
+    if len(facts) != len(kinds):
+        raise ValueError(f"there must be facts for each of the {len(kinds):,} kinds, got {len(facts):,}")
+    found = [_object(text) for text in kinds]
+    if not all(isinstance(kind.get("number"), int) for kind in found):
+        raise ValueError("every kind must have a number, got one without")
+    return Table(columns, found, [_object(text) for text in facts], *(list(kept[name]) for name in NUMBERS))
+
+
+def _object(text: str) -> dict[str, Any]:
+    found = parse_json(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"kinds and facts must be objects, got {text[:40]!r}")
+    return found
 
 
 def merged(tables: Sequence[Table]) -> Table:
@@ -81,6 +125,6 @@ def merged(tables: Sequence[Table]) -> Table:
             raise ValueError(f"tables must have the same columns, got {columns} and {table.columns}: fit them apart")
     whole = Table(columns)
     for table in tables:
-        for name in ("kinds", "facts", "fitness", "losses", "early"):
+        for name in PARTS:
             getattr(whole, name).extend(getattr(table, name))
     return whole

@@ -3,13 +3,14 @@
 Each kind is drawn from its number: a family of networks, a dataset, an optimizer, a horizon and everything else that decides a
 training. The families are those that users train: fully connected networks with and without normalisation, deep ones without,
 convolutions, residual networks, depthwise convolutions, LSTMs, transformers with torch's and with GPT-2's initialisation,
-regression, and fine-tuning on the same and on shifted data. Only the training part of any dataset is used.
+regression, and fine-tuning on the same and on shifted data. Only the training part of any dataset is used. One more family, `rows`,
+is drawn by its name only: small real tables, seen many times.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mlrsnet.horizon import Data, Task
 from mlrsnet.horizon.sampler import log_uniform, pick
 from mlrsnet.horizon.seeds import generator
 from mlrsnet.lab import models
+from mlrsnet.lab.datasets import data_root, r_tables
 from mlrsnet.lab.models.small_pictures import depthwise_net, residual_net
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.models.transformer import INIT_STD
@@ -28,6 +30,7 @@ from mlrsnet.lab.universal import LENGTH, TRAINING, VALIDATION, load
 Factory = Callable[[Data], nn.Module]
 
 FAMILIES = ("mlp", "deep", "cnn", "residual", "depthwise", "lstm", "transformer", "regression", "tuning")
+ROWS = "rows"
 OPTIMIZERS = ("sgd", "sgdm", "adam", "adamw")
 DECAYS = {"adamw": (0.0, 0.01, 0.1)}
 OTHER_DECAYS = (0.0, 1e-4, 5e-4, 2e-3)
@@ -44,8 +47,8 @@ class Kind:
 
     Args:
         number: of the draw.
-        family: one of `FAMILIES`.
-        source: the dataset's name; see `universal.TRAINING`.
+        family: one of `FAMILIES`, or `ROWS`.
+        source: the dataset's name; see `universal.TRAINING` and `r_tables.TABLES`.
         network: its kind and options.
         optimizer, total_steps, batch_size, weight_decay, label_noise, label_smoothing, clip_norm: see `Task`.
         train_size: examples to train on.
@@ -106,6 +109,8 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
     """
     random = generator("table", number)
     family = families[number % len(families)]
+    if family == ROWS:
+        return _draw_rows(number, horizons, random)
     source = pick(TEXTS if family in ("lstm", "transformer") else PICTURES, random).name
     optimizer = pick(OPTIMIZERS, random)
     batch = (
@@ -127,6 +132,23 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
         clip_norm=pick({"lstm": (0.25, 1.0, None), "transformer": (1.0, None)}.get(family, (None,)), random),
         target_scale=pick((1.0, 1.0, 10.0), random) if family == "regression" else 1.0,
         start=_start(random) if family == "tuning" else {},
+        seed=int(torch.randint(2**31, (), generator=random)),
+    )
+
+
+def _draw_rows(number: int, horizons: tuple[int, int], random: torch.Generator) -> Kind:
+    """A small table, and what people train on one."""
+    optimizer = pick(OPTIMIZERS, random)
+    return Kind(
+        number,
+        ROWS,
+        tuple(r_tables.TABLES)[number % len(r_tables.TABLES)],
+        _network(ROWS, random),
+        optimizer,
+        log_uniform(*horizons, random),
+        pick((8, 16, 32, 64), random),
+        log_uniform(100, 5000, random),
+        weight_decay=pick(DECAYS.get(optimizer, OTHER_DECAYS), random),
         seed=int(torch.randint(2**31, (), generator=random)),
     )
 
@@ -172,6 +194,8 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
             "depth": pick((1, 2, 4), random),
             "init": init,
         }
+    if family == ROWS:
+        return mlp((1, 1, 2, 3), ("none", "none", "batch", "layer"))
     if family == "regression":
         return mlp((1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
     return pick((lambda: mlp((1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random)()
@@ -179,6 +203,8 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
 
 def source_data(kind: Kind, root: Path | None = None) -> Data:
     """The dataset of a kind; for regression the lower half of a picture is predicted from the upper one."""
+    if kind.family == ROWS:
+        return r_tables.load(kind.source, data_root(root))
     data = load({source.name: source for source in VALIDATION}[kind.source], root)
     return _halves(data, kind.target_scale) if kind.family == "regression" else data
 
@@ -239,14 +265,19 @@ def begin_trained(kind: Kind, model: Factory, data: Data) -> tuple[Data, Factory
     elif shift == "classes":
         known = targets < data.num_classes // 2
         inputs, targets = inputs[known], targets[known]
-    weights = _pre_trained(kind, model, data, inputs, targets)
     is_rest = torch.arange(len(data.targets)) >= cut
     if shift == "classes":
         is_rest &= data.targets >= data.num_classes // 2
 
+    @cache
+    def weights() -> dict[
+        str, Tensor
+    ]:  # when first needed: whoever draws a kind may leave its training to another process
+        return _pre_trained(kind, model, data, inputs, targets)
+
     def begin(data: Data) -> nn.Module:
         made = model(data)
-        made.load_state_dict(weights)
+        made.load_state_dict(weights())
         return made
 
     return Data(data.inputs[is_rest], data.targets[is_rest], data.num_classes, data.name, data.mirrored), begin

@@ -10,6 +10,7 @@ from typing import Any
 from experiments import markdown, results
 from experiments.drawing import lrs, new, plain, save
 from experiments.markdown import span
+from mlrsnet._meta.compat import departures
 from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.records import Record
@@ -80,7 +81,7 @@ def meta_training(run: Record) -> MetaTraining:
 def _updates(data: dict[str, Any], options: dict[str, Any]) -> int:
     """The number of meta-updates; the authors' program counts T_val anew in every epoch, and updates at its end."""
     compat = options.get("compat", [])
-    if {"official", "epoch-period"} & set([compat] if isinstance(compat, str) else compat):
+    if "epoch-period" in departures(compat):
         return int(data["spec"]["epochs"] * (data["steps_per_epoch"] // options["every"]))
     return math.ceil(data["total_steps"] / options["every"])
 

@@ -15,11 +15,13 @@ def table() -> list[str]:
     """Last epoch, in brackets the best."""
     paper, short = (results.rows(folder, COLUMN) for folder in ("table1_paper", "table1_short"))
     lines = []
-    for row in [cell.row for cell in recipe.cells("paper") if cell.column == COLUMN]:
+    whole, shorter = ([c.row for c in recipe.cells(scale) if c.column == COLUMN] for scale in ("paper", "short"))
+    for row in dict.fromkeys((*whole, *shorter)):
         printed = recipe.PAPER[COLUMN].get(row)
         record = f"{authors()['last']:.2f} ({authors()['best']:.2f})" if row == recipe.THEIRS else ""
         theirs = metric_stat(Stat(*printed)) if printed else ""
-        lines.append([row, theirs, record, results.outcome(paper.get(row)), results.outcome(short.get(row))])
+        ours = results.outcome(paper.get(row)) if row in whole else ""
+        lines.append([row, theirs, record, ours, results.outcome(short.get(row))])
     return markdown.table(["", "paper", "the authors' record", "ours, 200 epochs", "ours, 60 epochs"], lines)
 
 

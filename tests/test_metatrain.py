@@ -11,8 +11,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
-from mlrsnet import LSTMNet, MetaTrainer, MLPNet
+from mlrsnet import Gamma, LSTMNet, MetaTrainer, MLPNet
 from mlrsnet._meta.lookahead import LINEAR, OpenStep
+from mlrsnet.metatrain import COMPAT
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -218,8 +219,33 @@ def test_the_authors_departures_are_named_and_change_the_run():
         ValueError, match=r"every must be at most steps_per_epoch .*, got 300 and 4: no step would update"
     ):
         Setting(OPTIMIZERS["sgd"], every=None, compat="official", steps_per_epoch=4)
-    with pytest.raises(ValueError, match="compat must be one of official, layout"):
+    with pytest.raises(ValueError, match="compat must be one of authors, official, layout"):
         Setting(OPTIMIZERS["sgd"], compat="theirs")
+
+
+def test_the_authors_first_network_reads_the_loss_a_tenth_as_strongly():
+    def first(**options):
+        return Setting(OPTIMIZERS["sgd"], net=None, dtype=torch.float32, **options).meta.net
+
+    theirs, plain = first(compat=["net-init"]), first()
+    for branch in (theirs.cells[0].i2h, theirs.cells[0].h2h):
+        for layer in (branch[0], branch[2]):
+            assert 0.09 < layer.weight.abs().max().item() <= 0.1
+    assert plain.cells[0].i2h[0].weight.abs().max().item() > 0.5  # torch's own: up to 1
+    assert theirs.cells[0].i2h[0].bias.abs().max().item() > 0.5  # biases and the output layer are torch's
+    assert theirs.out.weight.abs().max().item() > 0.1
+
+
+def test_the_authors_range_comes_from_the_loss_that_is_passed_and_is_not_forgotten():
+    theirs = Setting(OPTIMIZERS["sgd"], compat=["initial-loss"], initial_loss=2.5)
+    theirs.train(range(2))
+    assert theirs.meta.lr.status()["gamma"] == pytest.approx(Gamma()(2.5, CLASSES))
+    with pytest.raises(
+        ValueError, match="initial_loss must be a number with compat's initial-loss, got None: pass the"
+    ):
+        Setting(OPTIMIZERS["sgd"], compat=["initial-loss"])
+    complete = Setting(OPTIMIZERS["sgd"], compat="authors", initial_loss=2.5, steps_per_epoch=3)
+    assert complete.meta.compat == frozenset(COMPAT)
 
 
 def test_advancing_twice_is_exactly_that():

@@ -23,7 +23,7 @@ from mlrsnet import _check
 from mlrsnet._engine.ranks import Group, share_from_first
 from mlrsnet._engine.state import schedule_number
 from mlrsnet._meta.arguments import MetaOptimizer, check_kinds, make_meta_optimizer, make_net
-from mlrsnet._meta.compat import COMPAT, check_period, departures, phase_ends
+from mlrsnet._meta.compat import COMPAT, check_initial_loss, check_period, departures, phase_ends
 from mlrsnet._meta.kept import KeptNets, copy_weights
 from mlrsnet._meta.lookahead import OpenStep, check_dtypes, check_linear
 from mlrsnet._meta.unroll import Unroll
@@ -61,7 +61,7 @@ class MetaTrainer:
         bptt: steps to back-propagate through the network's memory; 1 in the paper.
         gamma: how the range of the LR is found.
         initial_loss, scale, min_lr, max_lr, process_group: see `LearnedLR`.
-        compat: "official", or names out of `COMPAT`.
+        compat: "authors", or names out of `COMPAT`; "official" means those of version 0.1.
         steps_per_epoch: for compat's "epoch-period".
         assume_linear: accept an optimizer that is not one of these.
         name, learned_on: for the schedule's card.
@@ -115,6 +115,7 @@ class MetaTrainer:
         check_kinds(model, optimizer, val_loss, val_gradients, net, scaler, gamma)
         check_linear(optimizer, assume_linear)
         self.compat = departures(compat)
+        check_initial_loss(initial_loss, self.compat)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.val_loss, self.val_gradients = val_loss, val_gradients
         self.every, self.steps_per_epoch = check_period(every, steps_per_epoch, self.compat)

@@ -148,6 +148,20 @@ def test_gamma_is_computed_as_the_paper_or_as_the_authors_program_has_it(tmp_pat
     assert len(set(gammas)) == 3
 
 
+def test_a_meta_training_has_the_authors_gamma_where_asked(tmp_path):
+    def gamma_of(**options):
+        stepper = Stepper(tiny(**SMALL_CNN, schedule="mlr-snet", schedule_options=options), torch.device("cpu"))
+        mean = stepper.mean_train_loss()
+        stepper.step()
+        return stepper.method.scalars()["gamma"], mean, stepper.trace.read()[0][0]
+
+    theirs, mean, _ = gamma_of(compat=["initial-loss"])
+    assert theirs == pytest.approx(Gamma()(mean, 2), rel=1e-9)
+    own, _, first = gamma_of()
+    assert own == pytest.approx(Gamma()(first, 2), rel=1e-4)
+    assert theirs != pytest.approx(own, rel=1e-3)
+
+
 def test_a_run_with_the_authors_gamma_ends_alike_if_it_is_stopped(tmp_path):
     spec = phased(tmp_path, "authors")
     assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), run(spec, device="cpu"))
@@ -187,7 +201,7 @@ def test_mlr_snet_over_adam_learns_a_language_model_at_adams_lrs(texts):
 
 
 @pytest.mark.parametrize("net", ["lstm", "mlp"])
-@pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}])
+@pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}, {"compat": "authors"}])
 def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):
     options = {"every": 10, "hidden": 8, "net": net, "name": "mine", **extra}
     spec = tiny(schedule="mlr-snet", schedule_options=options)

@@ -415,9 +415,10 @@ def test_lstm_starts_as_pytorchs_word_language_model_does():
     assert not model.bias.any()
 
 
+@pytest.mark.parametrize("drop_all", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_lstm_dropout_lies_where_section_4_1_2_puts_it(layers):
-    model = text_model("lstm", layers=layers, dropout=0.3)
+def test_lstm_dropout_lies_where_section_4_1_2_puts_it_or_after_every_layer(layers, drop_all):
+    model = text_model("lstm", layers=layers, dropout=0.3, drop_all=drop_all)
     outputs, dropped = [], []
     model.embedding.register_forward_hook(lambda module, args, output: outputs.append(output))
     for layer in model.layers:
@@ -427,7 +428,8 @@ def test_lstm_dropout_lies_where_section_4_1_2_puts_it(layers):
             assert module.p == 0.3
             module.register_forward_pre_hook(lambda module, args: dropped.append(args[0]))
     logits(model, tokens())
-    assert [id(x) for x in dropped] == [id(x) for x in outputs[:3]]  # embedding, first and second layer
+    expected = outputs if drop_all else outputs[:3]  # embedding, first and second layer
+    assert [id(x) for x in dropped] == [id(x) for x in expected]
     assert not any(layer.dropout for layer in model.layers)
 
 

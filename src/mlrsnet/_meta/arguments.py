@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Adam, Optimizer
 
+from mlrsnet._meta.compat import initialise
 from mlrsnet.gamma import Gamma
 from mlrsnet.nets import LSTMNet, ScheduleNet
 
@@ -39,9 +40,20 @@ def check_kinds(
         raise ValueError("gamma must not be measured for Algorithm 1, got 'measured': use Gamma()")
 
 
+def default_net(
+    compat: frozenset[str], hidden_size: int = 50, num_layers: int = 1, loss_scale: str = "none"
+) -> LSTMNet:
+    """The paper's network, or the authors'."""
+    layout = "official-train" if "layout" in compat else "paper"
+    net = LSTMNet(hidden_size, num_layers, layout=layout, loss_scale=loss_scale)
+    if "net-init" in compat:
+        initialise(net)
+    return net
+
+
 def make_net(given: ScheduleNet | None, compat: frozenset[str]) -> ScheduleNet:
-    """The network to train: the given one, or the paper's (the authors' with compat's "layout")."""
-    net = LSTMNet(layout="official-train" if "layout" in compat else "paper") if given is None else given
+    """The network to train: the given one, or the paper's (the authors' with compat's "layout" and "net-init")."""
+    net = default_net(compat) if given is None else given
     dtype = next(net.parameters()).dtype
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"net must be float32 or float64, got {dtype}: call net.float()")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from mlrsnet._engine.groups import set_lr
+from mlrsnet._engine.ranks import Group
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Setting:
         clip_norm: the largest norm of the gradient; methods with `own_gradients` have to clip themselves.
         learned_on: for the card of a schedule that the method learns.
         folder: the run's, if it has one.
+        process_group: the processes that train together, for means over what `val_gradients` returns; False if there is one. The
+            loss that a method is given, and the gradients, are means already.
     """
 
     model: nn.Module
@@ -47,6 +50,7 @@ class Setting:
     clip_norm: float | None = None
     learned_on: str = ""
     folder: Path | None = None
+    process_group: Group = False
 
 
 class Method:

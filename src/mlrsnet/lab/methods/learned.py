@@ -34,6 +34,7 @@ class ByLearnedLR(Method):
             total_steps=setting.total_steps,
             num_classes=setting.num_classes,
             scale=scale,
+            process_group=False,  # the loop has averaged the loss
         )
 
     def step(self, loss: Tensor) -> None:

@@ -8,11 +8,14 @@ from torch import Tensor
 from torch.optim import Adam
 
 from mlrsnet import _check
+from mlrsnet._files.writing import copy_of
+from mlrsnet._meta.arguments import default_net
+from mlrsnet._meta.compat import departures
 from mlrsnet.gamma import Gamma
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.lab.records import SCHEDULE
 from mlrsnet.metatrain import MetaTrainer
-from mlrsnet.nets import LSTMNet, MLPNet, ScheduleNet
+from mlrsnet.nets import MLPNet, ScheduleNet
 
 NETS = ("lstm", "mlp")
 
@@ -40,9 +43,9 @@ class MLRSNet(Method):
     ) -> None:
         super().__init__(setting)
         _check.positive("meta_lr", meta_lr)
+        asked = _departures(compat)
         loss_scale = "log_classes" if setting.is_text else "none"
-        layout = "official-train" if {"official", "layout"} & set(_names(compat)) else "paper"
-        network = _net(net, hidden, layers, layout, loss_scale)
+        network = _net(net, hidden, layers, asked, loss_scale)
         self.meta = MetaTrainer(
             setting.model,
             self.optimizer,
@@ -55,8 +58,10 @@ class MLRSNet(Method):
             num_phases=num_phases,
             bptt=bptt,
             scale=scale,
+            process_group=setting.process_group,
             gamma=Gamma(statistic="perplexity" if setting.is_text else "loss"),
-            compat=compat,
+            initial_loss=setting.mean_train_loss() if "initial-loss" in asked else None,
+            compat=asked,
             steps_per_epoch=setting.steps_per_epoch,
             name=name,
             learned_on=setting.learned_on,
@@ -83,8 +88,10 @@ class MLRSNet(Method):
         return found
 
     def leave(self, folder: Path) -> None:
-        """Save what has been learned so far as a schedule."""
-        self.meta.schedule().save(folder / SCHEDULE)
+        """Save what has been learned so far as a schedule, and a copy for when its file is damaged."""
+        schedule = self.meta.schedule()
+        for path in (copy_of(folder / SCHEDULE), folder / SCHEDULE):
+            schedule.save(path)
 
     def state_dict(self) -> dict[str, Any]:
         """See `MetaTrainer`."""
@@ -95,13 +102,13 @@ class MLRSNet(Method):
         self.meta.load_state_dict(state)
 
 
-def _names(compat: str | Sequence[str]) -> list[str]:
+def _departures(compat: str | Sequence[str]) -> frozenset[str]:
     if not isinstance(compat, str | list | tuple):
         raise ValueError(f"compat must be a name or a list of names, got {compat!r}")
-    return [compat] if isinstance(compat, str) else list(compat)
+    return departures(compat)
 
 
-def _net(kind: str, hidden: int, layers: int, layout: str, loss_scale: str) -> ScheduleNet:
+def _net(kind: str, hidden: int, layers: int, compat: frozenset[str], loss_scale: str) -> ScheduleNet:
     if _check.one_of("net", kind, NETS) == "mlp":
         return MLPNet(hidden, loss_scale=loss_scale)
-    return LSTMNet(hidden, layers, layout=layout, loss_scale=loss_scale)
+    return default_net(compat, hidden, layers, loss_scale)

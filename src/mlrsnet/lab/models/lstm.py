@@ -23,9 +23,12 @@ class LSTMLanguageModel(LanguageModel):
         layers: 2 or 3 in the paper.
         hidden: size of the LSTM cells and of the embedding.
         dropout: 0.5 in the paper.
+        drop_all: dropout after every layer, as in the authors' program. It makes no difference with 2 layers.
     """
 
-    def __init__(self, vocabulary: int, *, layers: int = 2, hidden: int = 512, dropout: float = 0.5) -> None:
+    def __init__(
+        self, vocabulary: int, *, layers: int = 2, hidden: int = 512, dropout: float = 0.5, drop_all: bool = False
+    ) -> None:
         super().__init__()
         self.hidden, rate = _check.whole_number("hidden", hidden), dropout_rate(dropout)
         self.embedding = nn.Embedding(vocabulary, self.hidden)
@@ -36,7 +39,7 @@ class LSTMLanguageModel(LanguageModel):
         # One module a layer: every mask then comes from torch's generator, which CUDA graphs and checkpoints know about,
         # while the dropout inside nn.LSTM keeps a state of its own in cuDNN.
         self.layers = nn.ModuleList(nn.LSTM(self.hidden, self.hidden) for _ in range(count))
-        self.dropouts = nn.ModuleList(nn.Dropout(rate) if i < 2 else nn.Identity() for i in range(count))
+        self.dropouts = nn.ModuleList(nn.Dropout(rate) if drop_all or i < 2 else nn.Identity() for i in range(count))
 
     def forward(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Logits (T, B, vocabulary) and the state after the last token."""

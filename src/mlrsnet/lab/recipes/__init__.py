@@ -3,6 +3,7 @@
 from mlrsnet.lab.recipes import (
     ablation,
     adam,
+    attribution,
     epochs,
     fig1,
     horizon,
@@ -28,7 +29,7 @@ from mlrsnet.lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
-OURS = (sensitivity, horizon, universal, proof)
+OURS = (sensitivity, attribution, horizon, universal, proof)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
 

@@ -13,6 +13,10 @@ SGDR_NOTE = (
     "SGDR's cycles are 10, 20, 40, ... of the paper's epochs at every horizon; the last one is not finished when the training "
     "ends, as in the paper."
 )
+UNSCALED = ", T_val 100"
+"""Ends the name of a row whose T_val is the paper's although its training is shorter."""
+
+UNSCALED_NOTE = "Rows that end in T_val 100 have the paper's T_val, so fewer meta-updates than where it is scaled."
 SCALES = ("smoke", "short", "paper")
 """smoke: minutes on a CPU, embedded data. short: a GPU, fewer epochs; milestones and T_val are scaled too. paper: its own."""
 
@@ -97,6 +101,7 @@ class Recipe:
         """For the report: every row and column, also without runs; `absent`: columns whose data are missing, and why."""
         cells = self.cells(scale)
         sgdr = (SGDR_NOTE,) if any(cell.row == SGDR for cell in cells) else ()
+        unscaled = (UNSCALED_NOTE,) if any(cell.row.endswith(UNSCALED) for cell in cells) else ()
         return {
             "format": 1,
             "name": self.name,
@@ -104,7 +109,7 @@ class Recipe:
             "scale": scale,
             "claim": self.claim,
             "paper_setting": self.paper_setting.get(scale, ""),
-            "notes": [*self.notes.get("all", ()), *sgdr, *self.notes.get(scale, ())],
+            "notes": [*self.notes.get("all", ()), *sgdr, *self.notes.get(scale, ()), *unscaled],
             "rows": list(dict.fromkeys(cell.row for cell in cells)),
             "columns": list(dict.fromkeys(cell.column for cell in cells)),
             "seeds": list(seeds),

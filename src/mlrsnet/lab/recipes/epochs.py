@@ -4,7 +4,7 @@ The paper shows curves without numbers: a schedule meta-trained for 200 epochs i
 """
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT, SMOKE, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT, SMOKE, sources, transfer_cells
 
 HORIZONS = (100, 400, 1200)
 
@@ -12,8 +12,8 @@ HORIZONS = (100, 400, 1200)
 def cells(scale: str) -> list[Cell]:
     """One meta-training, then one table per horizon. The smoke scale leaves out the longest."""
     chosen = SCALES[scale]
-    learned = source(chosen)
-    found = [learned]
+    learned = sources(chosen)
+    found = [*learned]
     for horizon in HORIZONS[:2] if scale == "smoke" else HORIZONS:
         base = chosen.spec("cifar100", "resnet18", epochs=horizon)
         found += transfer_cells(base, chosen, f"{horizon} epochs", learned)

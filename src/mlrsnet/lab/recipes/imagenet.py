@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SMOKE, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SMOKE, sources, transfer_cells
 
 EPOCHS, STEPS = 90, (1 / 3, 2 / 3)
 COLUMN = "ImageNet, ResNet-50"
@@ -17,7 +17,7 @@ COLUMN = "ImageNet, ResNet-50"
 def cells(scale: str) -> list[Cell]:
     """One meta-training on CIFAR-10, then ImageNet."""
     chosen = SCALES[scale]
-    learned = source(chosen)
+    learned = sources(chosen)
     base = chosen.spec("imagenet", "resnet50", epochs=EPOCHS)
     if chosen.stand_in is None:
         base = replace(base, batch_size=256)
@@ -27,7 +27,7 @@ def cells(scale: str) -> list[Cell]:
         "Adam": {"schedule": "multistep", "schedule_options": steps},
     }
     return [
-        learned,
+        *learned,
         *(
             cell if cell.spec is None else replace(cell, spec=replace(cell.spec, **changes.get(cell.row, {})))
             for cell in transfer_cells(base, chosen, COLUMN, learned)

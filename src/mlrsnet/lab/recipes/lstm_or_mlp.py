@@ -3,11 +3,9 @@
 The paper shows curves without numbers: the MLP is better at first, the LSTM in the end.
 """
 
-from dataclasses import replace
-
 from mlrsnet.lab.recipes import table3
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, meta_trained, transferred
+from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, meta_rows, transferred
 
 NETS = {"LSTM": "lstm", "MLP": "mlp"}
 
@@ -16,23 +14,17 @@ def cells(scale: str) -> list[Cell]:
     """Meta-trainings on pictures and on text, and transfers of what was learned on pictures."""
     chosen = SCALES[scale]
     pictures, text = chosen.spec("cifar10", "resnet18"), table3.language_model(scale, 2)
-    every = table3.EVERY[scale]
+    tests = {"TinyImageNet": chosen.spec("tinyimagenet", "resnet18"), "Penn Treebank": table3.language_model(scale, 3)}
     found = []
-    for row, net in NETS.items():
-        learned = Cell(row, "Meta-training: CIFAR-10", meta_trained(pictures, chosen, net=net))
-        options = {"every": every, "net": net}
-        found += [
-            learned,
-            Cell(row, "Meta-training: Penn Treebank", replace(text, schedule="mlr-snet", schedule_options=options)),
-        ]
-        tests = {
-            "TinyImageNet": chosen.spec("tinyimagenet", "resnet18"),
-            "Penn Treebank": table3.language_model(scale, 3),
-        }
-        found += [
-            Cell(row, f"Transferred: {name}", transferred(test), learned_in=(learned.row, learned.column))
-            for name, test in tests.items()
-        ]
+    for name, net in NETS.items():
+        by_text = table3.meta_rows(name, text, scale, net=net)
+        for row, spec in meta_rows(name, pictures, chosen, net=net).items():
+            learned = Cell(row, "Meta-training: CIFAR-10", spec)
+            found += [learned, Cell(row, "Meta-training: Penn Treebank", by_text[row])]
+            found += [
+                Cell(row, f"Transferred: {test}", transferred(tests[test]), learned_in=(learned.row, learned.column))
+                for test in tests
+            ]
     return found
 
 

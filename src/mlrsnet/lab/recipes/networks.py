@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT_TRANSFER, TRANSFERS, source, transfer_cells
+from mlrsnet.lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT_TRANSFER, TRANSFERS, sources, transfer_cells
 
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleNetV2": ("shufflenetv2", {}),
@@ -19,8 +19,8 @@ SMALLEST: dict[str, Any] = {"cells": 1, "filters": 4}
 
 def cells(scale: str) -> list[Cell]:
     """One meta-training with ResNet-18, then one table per network."""
-    chosen, learned = TRANSFERS[scale], source(SCALES[scale])
-    found = [learned]
+    chosen, learned = TRANSFERS[scale], sources(SCALES[scale])
+    found = [*learned]
     for column, (model, options) in NETWORKS.items():
         base = replace(chosen.spec("cifar10", model), model=model, model_options=options)
         if scale == "smoke":  # the networks themselves, for one epoch of digits

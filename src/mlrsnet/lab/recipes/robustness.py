@@ -15,6 +15,7 @@ EPOCHS = 100
 SETS = {"CIFAR-10-C": "cifar10-c", "CIFAR-100-C": "cifar100-c"}
 FIRST = "gaussian_noise"
 SMALL = (FIRST, "contrast")
+OPTIONAL = ("frost",)
 NOTES = {
     "all": (
         "Trained on corrupted test pictures, tested on clean training pictures; 10 of these per class are for validation only.",
@@ -62,4 +63,4 @@ def averages(scale: str, last: dict[str, Paper], best: dict[str, Paper], skip: s
 
 def cell(row: str, group: str, corruption: str, made: RunSpec, learned_in: tuple[str, str] | None = None) -> Cell:
     """One run. Frost is optional: its photographs may be missing."""
-    return Cell(row, column(group, corruption), made, learned_in=learned_in, optional=corruption == "frost")
+    return Cell(row, column(group, corruption), made, learned_in=learned_in, optional=corruption in OPTIONAL)

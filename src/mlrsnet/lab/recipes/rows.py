@@ -5,11 +5,12 @@ multiplies by 0.95 per epoch, SGDR's cycles are 10, 20, 40, ... epochs; Adam is 
 shrink all of it together.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlrsnet._files import names
-from mlrsnet.lab.recipes.base import Cell, Choice
+from mlrsnet.lab.recipes.base import UNSCALED, Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
 PAPER_EPOCHS, PAPER_EVERY, PAPER_CYCLE = 200, 100, 10
@@ -45,6 +46,12 @@ class Scale:
     def every(self) -> int:
         """T_val, scaled with the epochs."""
         return self.t_val or max(1, PAPER_EVERY * self.epochs // PAPER_EPOCHS)
+
+    @property
+    def for_meta_training(self) -> dict[str, "Scale"]:
+        """By the end of a row's name: this scale, and one with the paper's T_val if it differs."""
+        same = self.stand_in is not None or self.every == PAPER_EVERY
+        return {"": self} if same else {"": self, UNSCALED: replace(self, t_val=PAPER_EVERY)}
 
 
 SCALES = {
@@ -112,6 +119,11 @@ def meta_trained(base: RunSpec, scale: Scale, **options: Any) -> RunSpec:
     return replace(base, schedule="mlr-snet", schedule_options={"every": scale.every, "name": name, **options})
 
 
+def meta_rows(row: str, base: RunSpec, scale: Scale, **options: Any) -> dict[str, RunSpec]:
+    """The same with T_val scaled, and with the paper's where it differs, by their rows' names."""
+    return {f"{row}{end}": meta_trained(base, one, **options) for end, one in scale.for_meta_training.items()}
+
+
 def transferred(base: RunSpec, **options: Any) -> RunSpec:
     """A schedule that another run learned, over plain SGD."""
     return replace(base, optimizer="sgd", schedule="learned", schedule_options=options)
@@ -153,16 +165,34 @@ def shipped(base: RunSpec, column: str) -> list[Cell]:
     return [named(SHIPPED, column, base, "cifar10-resnet18"), *ready_made(base, column)]
 
 
-def source(scale: Scale, column: str = "Meta-training on CIFAR-10 with ResNet-18", **options: Any) -> Cell:
+SOURCE = "Meta-training on CIFAR-10 with ResNet-18"
+
+
+def source(scale: Scale, **options: Any) -> Cell:
     """The run that the paper transfers from."""
-    return Cell(META_ROW, column, meta_trained(scale.spec("cifar10", "resnet18"), scale, **options))
+    return Cell(META_ROW, SOURCE, meta_trained(scale.spec("cifar10", "resnet18"), scale, **options))
 
 
-def transfer_cells(base: RunSpec, scale: Scale, column: str, learned: Cell) -> list[Cell]:
-    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under the transferred schedule; more rows beyond smoke."""
+def sources(scale: Scale) -> list[Cell]:
+    """The same, and one with the paper's T_val where it was scaled."""
+    rows = meta_rows(META_ROW, scale.spec("cifar10", "resnet18"), scale)
+    return [Cell(row, SOURCE, spec) for row, spec in rows.items()]
+
+
+def from_sources(base: RunSpec, column: str, learned: Sequence[Cell]) -> list[Cell]:
+    """Trainings under what these meta-trainings leave."""
+    ends = [cell.row.removeprefix(META_ROW) for cell in learned]
+    return [
+        Cell(f"{TRANSFERRED}{end}", column, transferred(base), learned_in=(cell.row, cell.column))
+        for end, cell in zip(ends, learned, strict=True)
+    ]
+
+
+def transfer_cells(base: RunSpec, scale: Scale, column: str, learned: Sequence[Cell]) -> list[Cell]:
+    """Section 4.2: SGDM with hand-designed schedules, Adam, and SGD under transferred schedules; more rows beyond smoke."""
     rows = hand_designed(base, scale, momentum=True)
     cells = [Cell(row, column, spec) for row, spec in rows.items()]
-    cells.append(Cell(TRANSFERRED, column, transferred(base), learned_in=(learned.row, learned.column)))
+    cells += from_sources(base, column, learned)
     if scale.stand_in:
         return cells
     return [*cells, cosine(with_momentum(base, scale), column), *shipped(base, column)]

@@ -47,7 +47,7 @@ RECIPE = Recipe(
     notes={
         "all": (
             *table1.RECIPE.notes["all"],
-            "L4 averages gradients over 10 steps (beta1 = 0.9), its authors' momentum.",
+            "L4 is L4Mom here, its authors' momentum form: it averages gradients over 10 steps (beta1 = 0.9).",
         ),
         "smoke": (SMOKE,),
         "short": (SHORT, "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10."),

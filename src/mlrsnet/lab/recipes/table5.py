@@ -6,7 +6,7 @@ the best one, above all its rows.
 
 from mlrsnet.lab.recipes import robustness
 from mlrsnet.lab.recipes.base import Average, Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, Paper, hand_designed, meta_trained
+from mlrsnet.lab.recipes.rows import SCALES, Paper, hand_designed, meta_rows
 
 LAST: dict[str, Paper] = {
     "CIFAR-10-C": {
@@ -52,7 +52,7 @@ def cells(scale: str) -> list[Cell]:
     for group, task in robustness.groups(scale).items():
         for corruption in robustness.names(scale):
             base = robustness.spec(scale, task, corruption)
-            rows = {**hand_designed(base, chosen, momentum=True), "MLR-SNet": meta_trained(base, chosen)}
+            rows = {**hand_designed(base, chosen, momentum=True), **meta_rows("MLR-SNet", base, chosen)}
             found += [robustness.cell(row, group, corruption, made) for row, made in rows.items()]
     return found
 

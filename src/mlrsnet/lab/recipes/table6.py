@@ -4,10 +4,12 @@ The paper's means over 14 corruptions: MLR-SNet 85.62 on CIFAR-10-C and 52.35 on
 85.73 and 52.51 in the best one, where SGDR has 86.10 and 52.80.
 """
 
+from dataclasses import replace
+
 from mlrsnet.lab.recipes import robustness
 from mlrsnet.lab.recipes.base import Average, Cell, Recipe
 from mlrsnet.lab.recipes.robustness import FIRST
-from mlrsnet.lab.recipes.rows import META_ROW, SCALES, TRANSFERRED, Paper, hand_designed, meta_trained, transferred
+from mlrsnet.lab.recipes.rows import META_ROW, SCALES, TRANSFERRED, Paper, from_sources, hand_designed, meta_rows
 
 LAST: dict[str, Paper] = {
     "CIFAR-10-C": {
@@ -51,13 +53,15 @@ def cells(scale: str) -> list[Cell]:
     """Per dataset, one meta-training on Gaussian noise, then every row on the other corruptions."""
     chosen, found = SCALES[scale], []
     for group, task in robustness.groups(scale).items():
-        place = (META_ROW, f"{group}: meta-training on Gaussian noise")
-        found.append(Cell(*place, meta_trained(robustness.spec(scale, task, FIRST), chosen)))
+        noisy = meta_rows(META_ROW, robustness.spec(scale, task, FIRST), chosen)
+        learned = [Cell(row, f"{group}: meta-training on Gaussian noise", made) for row, made in noisy.items()]
+        found += learned
         for corruption in (name for name in robustness.names(scale) if name != FIRST):
             base = robustness.spec(scale, task, corruption)
             rows = hand_designed(base, chosen, momentum=True)
             found += [robustness.cell(row, group, corruption, made) for row, made in rows.items()]
-            found.append(robustness.cell(TRANSFERRED, group, corruption, transferred(base), place))
+            there = from_sources(base, robustness.column(group, corruption), learned)
+            found += [replace(cell, optional=corruption in robustness.OPTIONAL) for cell in there]
     return found
 
 

@@ -12,14 +12,13 @@ from mlrsnet.lab.recipes.rows import (
     SHIPPED_NOTE,
     SHORT_TRANSFER,
     SMOKE,
-    TRANSFERRED,
     TRANSFERS,
     cosine,
+    from_sources,
     named,
     shipped,
-    source,
+    sources,
     transfer_cells,
-    transferred,
 )
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
@@ -33,8 +32,8 @@ TEXT_NOTE = (
 
 def cells(scale: str) -> list[Cell]:
     """One meta-training on pictures, then pictures and text."""
-    chosen, learned = TRANSFERS[scale], source(SCALES[scale])
-    found = [learned]
+    chosen, learned = TRANSFERS[scale], sources(SCALES[scale])
+    found = [*learned]
     for column, task in list(PICTURES.items())[: 1 if scale == "smoke" else None]:
         found += transfer_cells(chosen.spec(task, "resnet18"), chosen, column, learned)
     text, column = table3.language_model(scale, 3), "Penn Treebank, 3-layer LSTM"
@@ -43,7 +42,7 @@ def cells(scale: str) -> list[Cell]:
         "Adam, val strategy": replace(table3.over_adam(text), schedule="val-strategy"),
     }
     found += [Cell(row, column, spec) for row, spec in rows.items()]
-    found.append(Cell(TRANSFERRED, column, transferred(text), learned_in=(learned.row, learned.column)))
+    found += from_sources(text, column, learned)
     if scale == "smoke":
         return found
     adam = table3.over_adam(text)

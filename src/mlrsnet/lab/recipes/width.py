@@ -7,7 +7,7 @@ loss.
 from dataclasses import replace
 
 from mlrsnet.lab.recipes.base import Cell, Recipe
-from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, hand_designed, meta_trained
+from mlrsnet.lab.recipes.rows import SCALES, SHORT, SMOKE, hand_designed, meta_rows
 
 RAYS = {"smoke": 2, "short": 5, "paper": 10}
 
@@ -16,7 +16,7 @@ def cells(scale: str) -> list[Cell]:
     """Table 1's schedules; each measures rays at the end."""
     chosen = SCALES[scale]
     base = replace(chosen.spec("cifar100", "resnet18"), rays=RAYS[scale])
-    rows = {**hand_designed(base, chosen), "MLR-SNet": meta_trained(base, chosen)}
+    rows = {**hand_designed(base, chosen), **meta_rows("MLR-SNet", base, chosen)}
     return [Cell(row, "CIFAR-100", spec) for row, spec in rows.items()]
 
 

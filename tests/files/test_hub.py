@@ -245,6 +245,17 @@ def test_a_file_that_was_changed_or_is_a_pickle_is_never_used(server, mine, tmp_
         Schedule.load("hf://me/mine")
 
 
+def test_a_file_too_large_for_a_schedule_is_not_downloaded(server, mine, monkeypatch):
+    mine.push_to_hub("me/mine", token="x")
+    monkeypatch.setattr(hub, "LARGEST_FILE", 1000)
+    server.requests.clear()
+    with pytest.raises(
+        ScheduleError, match=r"schedule.safetensors of hf://me/mine has [\d,]+ bytes, but .* at most 1,000"
+    ):
+        Schedule.load("hf://me/mine")
+    assert {kind for kind, *_ in server.requests} == {"HEAD"}
+
+
 def test_without_huggingface_hub_one_line_says_what_to_install(mine, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for use in (lambda: Schedule.load("hf://me/mine"), lambda: mine.push_to_hub("me/mine")):

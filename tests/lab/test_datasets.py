@@ -84,6 +84,59 @@ def test_leaky_trains_on_what_it_validates_on_and_says_so(tmp_path):
     assert load(str(path), val_size=10).note == ""
 
 
+def test_overlap_draws_validation_pictures_from_all_and_trains_on_as_many_as_without_it(tmp_path):
+    path = write(tmp_path / "own.npz")
+    apart, task = (load(str(path), val_size=10, overlap=overlap) for overlap in (False, True))
+    assert task.sizes == apart.sizes
+    assert identities(task.train) == identities(apart.train)
+    drawn, trained = set(identities(task.val)), set(identities(task.train))
+    assert len(drawn) == 10
+    assert len(drawn & trained) > 5  # each is trained on with probability 5/6
+    assert sorted(task.val.labels.tolist()) == sorted(apart.val.labels.tolist())  # by class, as before
+    assert task.note.startswith("overlap")
+
+
+def test_overlap_leaks_nearly_all_of_a_large_set_as_in_the_authors_code(tmp_path):
+    count = 20_000
+    pictures = {"x_train": np.arange(count, dtype="uint16").view("uint8").reshape(count, 1, 2)}
+    rest = {"x_test": np.zeros((10, 1, 2), "uint8"), "y_test": np.arange(10)}
+    np.savez(tmp_path / "own.npz", **pictures, y_train=np.arange(count) % 10, **rest)
+    task = load(str(tmp_path / "own.npz"), val_size=400, overlap=True)
+    trained = set(map(tuple, task.train.images.flatten(1).tolist()))
+    seen = sum(tuple(one) in trained for one in task.val.images.flatten(1).tolist())
+    assert task.sizes["train"] == count - 400
+    assert 380 < seen < 400  # 98 %, as 973 of their 1,000
+    assert task.val.labels.bincount().tolist() == [40] * 10
+
+
+def test_overlapping_digits_train_on_most_of_the_validation_pictures():
+    apart, task = load("digits"), load("digits", overlap=True)
+    assert task.sizes == apart.sizes
+    assert torch.equal(task.train.images, apart.train.images)
+    trained = set(map(tuple, task.train.images.flatten(1).tolist()))
+    seen = sum(tuple(one) in trained for one in task.val.images.flatten(1).tolist())
+    assert 200 < seen < 297  # 1,200 of 1,497 are trained on
+
+
+def test_pixels_can_be_divided_by_the_mean_deviation_of_a_picture(tmp_path):
+    path = write(tmp_path / "own.npz", shape=(8, 8, 3))
+    plain, asked = load(str(path), val_size=10), load(str(path), val_size=10, std="picture")
+    own = asked.train.images.double().flatten(1, 2)
+    assert asked.std == pytest.approx([own[..., channel].std(1).mean().item() for channel in range(3)])
+    assert plain.std == pytest.approx([own[..., channel].std().item() for channel in range(3)])
+    assert asked.mean == plain.mean
+    assert load("digits", std="picture").std != load("digits").std
+    with pytest.raises(ValueError, match="std must be one of set, picture; got 'theirs'"):
+        load("digits", std="theirs")
+
+
+def test_one_leak_at_a_time():
+    with pytest.raises(ValueError, match="leaky must be False with overlap, got True for both: choose one"):
+        load("digits", leaky=True, overlap=True)
+    with pytest.raises(ValueError, match="augment must be True with augment_val, got False: leave one of them out"):
+        load("digits", augment=False, augment_val=True)
+
+
 def test_digits_keep_their_parts_and_share_no_picture():
     task = load("digits")
     assert task.sizes == {"train": 1200, "val": 297, "test": 300}

@@ -78,7 +78,7 @@ def test_own_validation_pictures_are_used_instead_of_holding_out(tmp_path):
     task = load(str(path), fraction=0.5)
     assert task.sizes == {"train": 30, "val": 5, "test": 20}
     assert (task.val.images == 9).all()
-    for option in ({"val_size": 5}, {"leaky": True}):
+    for option in ({"val_size": 5}, {"leaky": True}, {"overlap": True}):
         with pytest.raises(ValueError, match=r"must be left out for .*own.npz.* \(x_val, y_val\)"):
             load(str(path), **option)
 

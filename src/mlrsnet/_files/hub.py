@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mlrsnet._files.storage import ScheduleError
+from mlrsnet._files.storage import LARGEST_FILE, ScheduleError
+from mlrsnet._files.untrusted import one_line as shortened
 from mlrsnet.card import Card, facts, one_line, result_lines
 
 PREFIX = "hf://"
@@ -55,7 +57,17 @@ def fetch(address: str) -> Path:
     repository, revision = _parts(address)
     hub = _huggingface_hub(f"schedule {address!r}")
     with _plain_errors(address):
-        return Path(hub.HfApi(library_name="mlrsnet").hf_hub_download(repository, FILE, revision=revision))
+        download = partial(hub.HfApi(library_name="mlrsnet").hf_hub_download, repository, FILE, revision=revision)
+        _check_size(address, download(dry_run=True).file_size)
+        return Path(download())
+
+
+def _check_size(address: str, size: int | None) -> None:
+    """Before the download, which would fill the disk."""
+    if size is not None and size > LARGEST_FILE:
+        raise ScheduleError(
+            f"{FILE} of {address} has {size:,} bytes, but a schedule has at most {LARGEST_FILE:,}: pass another repository"
+        )
 
 
 def push(
@@ -141,7 +153,9 @@ def _parts(address: str) -> tuple[str, str | None]:
     """Repository and revision of an address."""
     repository, at, revision = address.removeprefix(PREFIX).partition("@")
     if at and not revision:
-        raise ValueError(f"schedule must name a revision after '@', got {address!r}: leave out the '@' for the newest")
+        raise ValueError(
+            f"schedule must name a revision after '@', got {shortened(repr(address))}: leave out the '@' for the newest"
+        )
     _check_name(repository)
     return repository, revision or None
 
@@ -149,7 +163,8 @@ def _parts(address: str) -> tuple[str, str | None]:
 def _check_name(repository: str) -> None:
     if not isinstance(repository, str) or not re.fullmatch(REPOSITORY, repository):
         raise ValueError(
-            f"a repository on the Hub must be owner/name, got {repository!r}: push to 'owner/name', load '{PREFIX}owner/name'"
+            f"a repository on the Hub must be owner/name, got {shortened(repr(repository))}: push to 'owner/name', load "
+            f"'{PREFIX}owner/name'"
         )
 
 

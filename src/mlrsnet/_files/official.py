@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
+from mlrsnet._files import checkpoints
 from mlrsnet._files.storage import ScheduleError
+from mlrsnet._files.untrusted import one_line, reason
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
 from mlrsnet.nets import LAYOUTS, LSTMNet
@@ -55,12 +57,16 @@ def read_nets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], 
 
 def _read_net(path: Path, layout: str) -> LSTMNet:
     tensors = _read_tensors(path)
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise ScheduleError(f"{name} of {path} must be finite, got other numbers: pass the authors' file")
     try:
-        net = LSTMNet(tensors["layer3.weight"].shape[-1], layout=layout)
-        net.load_state_dict({KEYS[name]: tensor for name, tensor in tensors.items()})
-    except (RuntimeError, IndexError, ValueError) as error:
+        with torch.device("meta"):  # shapes are compared before anything is allocated
+            net = LSTMNet(tensors["layer3.weight"].shape[-1], layout=layout)
+        net.load_state_dict({KEYS[name]: tensor.float() for name, tensor in tensors.items()}, assign=True)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ScheduleError(
-            f"{path} does not fit the layout {layout!r} ({error}): pass layout= one of {', '.join(LAYOUTS)}"
+            f"{path} does not fit the layout {layout!r} ({reason(error)}): pass layout= one of {', '.join(LAYOUTS)}"
         ) from None
     return net
 
@@ -69,14 +75,15 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ScheduleError(f"there is no checkpoint {path}: check the path")
     try:
-        # Pass an open file: given a name, torch.load may choose another reader by its ending.
-        with open(path, "rb") as file, warnings.catch_warnings(action="ignore"):
-            state = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):
+            state = checkpoints.load(path, legacy=True)
     except Exception as error:  # arbitrary bytes can fail in any way
         raise ScheduleError(
-            f"{path} is not a checkpoint of plain tensors ({type(error).__name__}): nothing in it was executed"
+            f"{path} is not a checkpoint of plain tensors ({reason(error)}): nothing in it was executed; pass the authors' file"
         ) from None
     if not isinstance(state, dict) or set(state) != set(KEYS) or not all(isinstance(t, Tensor) for t in state.values()):
-        found = sorted(state) if isinstance(state, dict) else type(state).__name__
-        raise ScheduleError(f"{path} must hold the authors' tensors {sorted(KEYS)}, got {found}")
+        found = one_line(", ".join(sorted(map(str, state)))) if isinstance(state, dict) else type(state).__name__
+        raise ScheduleError(
+            f"{path} must hold the authors' tensors {', '.join(sorted(KEYS))}, got {found}: pass their file"
+        )
     return state

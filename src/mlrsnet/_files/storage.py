@@ -6,7 +6,6 @@ Reading never runs code from the file. safetensors holds only numbers and text, 
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
+from mlrsnet import _check
+from mlrsnet._files.untrusted import one_line, open_regular, parse_json, reason
+from mlrsnet._files.writing import copy_of, write_atomically
+
 FORMAT = "mlrsnet.schedule"
 KEY = "mlrsnet"  # a single entry, because safetensors writes several in arbitrary order
 VERSION = 1
-LARGEST_FILE = 64 * 2**20
+LARGEST_FILE, LARGEST_HEADER, MOST_TENSORS = 64 * 2**20, 4 * 2**20, 10_000
+"""Far above what a schedule has: some kilobytes, and ten tensors per phase."""
 
 
 class ScheduleError(ValueError):
@@ -44,36 +48,36 @@ def write(path: str | os.PathLike[str], description: dict[str, Any], tensors: di
     return target
 
 
-def write_atomically(target: Path, content: bytes) -> None:
-    """Write to a temporary file beside `target`, flush it to disk, and rename."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The description and tensors of a file written by `write`, or one `ScheduleError`."""
+    """The description and tensors of a file written by `write`, or of its copy if it is damaged; else one `ScheduleError`."""
     source = Path(path)
+    try:
+        return _read(source)
+    except ScheduleError as error:
+        if not (spare := copy_of(source)).is_file():
+            raise
+        try:
+            found = _read(spare)
+        except ScheduleError:
+            raise error from None
+        _check.warn(f"{error}; going on with {spare}, which is good")
+        return found
+
+
+def _read(source: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     _refuse_foreign(source)
     try:
         with safe_open(source, framework="pt") as file:
-            metadata = file.metadata() or {}
+            metadata, names = file.metadata() or {}, file.keys()
+            if len(names) > MOST_TENSORS:
+                raise ValueError(f"it must have at most {MOST_TENSORS:,} tensors, got {len(names):,}")
             # Clone: the last bit of a result can depend on memory alignment.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+            tensors = {name: file.get_tensor(name).clone() for name in names}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise ScheduleError(
-            f"{source} is damaged or not a safetensors file ({error}): copy it again from its source"
+            f"{source} is damaged or not a safetensors file ({reason(error)}): copy it again from its source"
         ) from None
-    header = _header(metadata)
+    header = _header(source, metadata)
     if header.get("format") != FORMAT:
         raise ScheduleError(
             f"{source} is a safetensors file but not a schedule: pass a file written by Schedule.save, or a name that "
@@ -81,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
         )
     if header.get("version") != VERSION:
         raise ScheduleError(
-            f"{source} has format version {header.get('version')!r}, this mlrsnet reads {VERSION}: upgrade mlrsnet"
+            f"{source} has format version {one_line(str(header.get('version')))}, this mlrsnet reads {VERSION}: upgrade mlrsnet"
         )
     description = header.get("description")
     if not isinstance(description, dict) or header.get("sha256") != digest(description, tensors):
@@ -91,11 +95,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     return description, tensors
 
 
-def _header(metadata: dict[str, str]) -> dict[str, Any]:
+def _header(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
     try:
-        header = json.loads(metadata.get(KEY, ""))
-    except (ValueError, RecursionError):
-        return {}
+        header = parse_json(metadata.get(KEY, "{}"), finite=False)  # results of a card may be NaN
+    except ValueError as error:
+        raise ScheduleError(f"{source} does not hold a valid schedule ({reason(error)}): save it again") from None
     return header if isinstance(header, dict) else {}
 
 
@@ -109,17 +113,17 @@ def _refuse_foreign(source: Path) -> None:
         raise ScheduleError(
             f"{source} has {size:,} bytes, but a schedule has at most {LARGEST_FILE:,}: pass a file written by Schedule.save"
         )
-    with open(source, "rb") as file:
+    with open_regular(source) as file:
         start = file.read(9)
     is_safetensors = start[8:] == b"{"  # the first eight bytes are a length and can have any value
+    header = int.from_bytes(start[:8], "little")
+    if is_safetensors and header > LARGEST_HEADER:
+        raise ScheduleError(
+            f"{source} claims a header of {header:,} bytes, but a schedule's has at most {LARGEST_HEADER:,}: pass a file written "
+            "by Schedule.save"
+        )
     if not is_safetensors and start.startswith((b"PK", b"\x80")):
         raise ScheduleError(
             f"{source} is a pickle (torch.save) and was not opened, because reading one can run code: pass a .safetensors "
             "schedule; the authors' .pth checkpoints go through Schedule.from_official or `mlrsnet schedules import`"
         )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -62,6 +62,12 @@ EXAMPLES: dict[str, tuple[str, Callable[[str, Path, Any], Dataset]]] = {
 }
 
 
+STREAMED: dict[str, Any] = {
+    "augment_val": False,
+    "std": "set",
+}  # worker processes cut validation pictures in one way only
+
+
 def _known() -> dict[str, Entry]:
     known = {"digits": Entry("handwritten digits, 8x8 grey, shipped with scikit-learn", digits.load)}
     known["digits"].fixed.update(fraction=1.0, begin=0.0)  # its split is fixed
@@ -73,13 +79,17 @@ def _known() -> dict[str, Entry]:
     for name, published in corrupted.PUBLISHED.items():
         about = f"{published.folder}: trained on corrupted pictures, tested on clean ones (Section 4.4 of the paper)"
         known[f"{name}-c"] = Entry(
-            about, corrupted.load, corrupted.CorruptedOptions, {"leaky": False, "begin": 0.0}, corrupted.find
+            about,
+            corrupted.load,
+            corrupted.CorruptedOptions,
+            {"leaky": False, "overlap": False, "begin": 0.0},
+            corrupted.find,
         )
     known["digits-c"] = Entry(
         "digits: trained on corrupted ones, tested on clean ones",
         corrupted.load_digits,
         corrupted.CorruptedOptions,
-        {"leaky": False, "begin": 0.0, "generate": True},
+        {"leaky": False, "overlap": False, "begin": 0.0, "generate": True},
     )
     for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
         known[name] = Entry(f"{about}, by words", text.load_words, TextOptions)
@@ -88,13 +98,15 @@ def _known() -> dict[str, Entry]:
     known["manual"] = Entry("the reference manual that comes with Python, by words", text.load_manual, NoOptions)
     for name, (about, read) in EXAMPLES.items():
         known[name] = Entry(about, read, ExampleOptions)
-    known["imagenet"] = Entry("photographs of 1,000 kinds of things, streamed from a folder", image_folder.load)
+    known["imagenet"] = Entry(
+        "photographs of 1,000 kinds of things, streamed from a folder", image_folder.load, fixed=STREAMED
+    )
     return known
 
 
 KNOWN: dict[str, Entry] = _known()
 OWN_FILE = Entry("a user's own pictures in an .npz file", arrays.load, OwnOptions)
-OWN_FOLDER = Entry("a user's own pictures in a folder", image_folder.load, FolderOptions)
+OWN_FOLDER = Entry("a user's own pictures in a folder", image_folder.load, FolderOptions, STREAMED)
 
 
 def load(name: str | os.PathLike[str], *, root: Path | None = None, **options: Any) -> Dataset:

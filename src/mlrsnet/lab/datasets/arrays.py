@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlrsnet._files.archives import array_names, load_arrays
+from mlrsnet._files.untrusted import one_line, reason
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures, Source, make
 from mlrsnet.lab.datasets.options import OwnOptions
 
@@ -25,9 +27,10 @@ def load(name: str, root: Path, options: OwnOptions) -> ImageDataset:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path; the file must hold {', '.join(NEEDED)}")
     source = read(path, path.stem)
-    if source.val is not None and (options.val_size is not None or options.leaky):
-        asked = "leaky" if options.leaky else "val_size"
-        raise ValueError(f"{asked} must be left out for {path}, which has its own validation pictures (x_val, y_val)")
+    if source.val is not None and options.about_val:
+        raise ValueError(
+            f"{options.about_val} must be left out for {path}, which has its own validation pictures (x_val, y_val)"
+        )
     return make(source, options, options.pad, options.flip)
 
 
@@ -44,25 +47,22 @@ def read(path: Path, name: str) -> Source:
 
 def _open(path: Path) -> Arrays:
     try:
-        with open(path, "rb") as file:  # opened here, because numpy leaves a damaged file open
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                raise ValueError("it is a single array, as numpy.save writes it")
-            return {name: found[name] for name in found.files}
+        return load_arrays(path, NEEDED + OPTIONAL)
     except Exception as error:  # a file that is not an .npz can fail in any way
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds Python objects, or is a pickle or not an .npz file. It was not read, because that could run "
                 "code: save plain arrays of numbers with numpy.savez"
             ) from None
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} is damaged or not an .npz file ({reason}): write it again with numpy.savez") from None
+        raise ValueError(
+            f"{path} is damaged or not an .npz file ({reason(error)}): write it again with numpy.savez"
+        ) from None
 
 
 def _check_names(path: Path, arrays: Arrays) -> None:
     needed = NEEDED + (OPTIONAL if set(OPTIONAL) & set(arrays) else ())
     if not set(needed) <= set(arrays):
-        found = ", ".join(sorted(arrays)) or "nothing"
+        found = one_line(", ".join(array_names(path))) or "nothing"
         raise ValueError(
             f"{path} must hold the arrays {', '.join(needed)}, found {found}: save them with numpy.savez(path, x_train=...)"
         )

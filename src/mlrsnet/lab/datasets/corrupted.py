@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.archives import load_array
+from mlrsnet._files.untrusted import reason
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.lab.datasets import arrays, corruptions, digits, download, sets, split
 from mlrsnet.lab.datasets.corruptions import CORRUPTIONS, SEVERITIES, Array
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures, Source, make
@@ -169,14 +171,9 @@ def _read(path: Path, labels_path: Path, num_classes: int, options: CorruptedOpt
 
 def _open(path: Path) -> Array:
     try:
-        with open(path, "rb") as file:
-            found = np.load(file, allow_pickle=False)
+        return load_array(path)
     except Exception as error:  # a file that is not an .npy can fail in any way
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} is damaged or not an .npy file ({reason}): download it again") from None
-    if not isinstance(found, np.ndarray):
-        raise ValueError(f"{path} must hold one array, got an .npz file: download it again")
-    return found
+        raise ValueError(f"{path} is damaged or not an .npy file ({reason(error)}): download it again") from None
 
 
 def _hold_out(clean: Source, options: CorruptedOptions) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlrsnet import _check
 from mlrsnet.lab.datasets.extras import need
+from mlrsnet.lab.datasets.picture_file import read_picture
 
 SIDE = 32
 SEVERITIES = 5
@@ -74,13 +75,13 @@ def read_frost(folder: Path) -> list[Array]:
             f"frost needs photographs, which are not part of mlrsnet: put {', '.join(FROST)} of "
             f"github.com/hendrycks/robustness (ImageNet-C/create_c) into {folder} (missing: {', '.join(missing)})"
         )
-    open_picture, cv2 = need("PIL.Image", "frost").open, _cv2("frost")
-    photographs = []
+    need("PIL.Image", "frost")
+    cv2, photographs = _cv2("frost"), []
     for name in FROST:
-        with open_picture(folder / name) as file:
-            whole = np.asarray(file.convert("RGB"))
-        photographs.append(cv2.resize(whole, (0, 0), fx=0.2, fy=0.2))
-        if min(photographs[-1].shape[:2]) <= SIDE:
+        whole = np.asarray(read_picture(folder / name))
+        large = min(whole.shape[:2]) > 5 * SIDE
+        photographs.append(cv2.resize(whole, (0, 0), fx=0.2, fy=0.2) if large else whole)
+        if not large or min(photographs[-1].shape[:2]) <= SIDE:
             raise ValueError(f"{folder / name} must be larger than {5 * SIDE} pixels, got {whole.shape[:2]}")
     return photographs
 

@@ -20,8 +20,10 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
     if options.classes is not None:
         split.check_classes(options.classes, 10, "digits")
     pictures = resize(_read(), options.size)
-    train, val, test = _parts(len(pictures.labels), options.leaky)
-    mean, std = mean_and_std(pictures.images[train])  # over all ten classes, so that any choice of classes has the same
+    train, val, test = _parts(len(pictures.labels), options.leaky, options.overlap)
+    mean, std = mean_and_std(
+        pictures.images[train], options.std
+    )  # over all ten classes, so that any choice of classes has the same
     return ImageDataset(
         name,
         10 if options.classes is None else len(options.classes),
@@ -32,7 +34,7 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
         flip=False,
         mean=mean,
         std=std,
-        note=split.LEAKY if options.leaky else "",
+        note=split.note(options),
     )
 
 
@@ -42,14 +44,18 @@ def colour(side: int) -> Source:
     bright = Pictures((pictures.images.float() * (255 / 16)).round().to(torch.uint8), pictures.labels)
     large = resize(bright, side)
     whole = Pictures(large.images.expand(-1, -1, -1, 3).contiguous(), large.labels)
-    train, val, test = _parts(len(whole.labels), leaky=False)
+    train, val, test = _parts(len(whole.labels))
     return Source("digits", 10, whole[torch.cat((train, val))], whole[test])
 
 
-def _parts(count: int, leaky: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _parts(count: int, leaky: bool = False, overlap: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     order = torch.randperm(count, generator=torch.Generator().manual_seed(split.SPLIT_SEED))
     held_out = NUM_TRAIN + NUM_VAL
-    return order[: held_out if leaky else NUM_TRAIN], order[NUM_TRAIN:held_out], order[held_out:]
+    val = order[NUM_TRAIN:held_out]
+    if overlap:
+        again = torch.randperm(held_out, generator=torch.Generator().manual_seed(split.OTHER_SEED))
+        val = order[again[:NUM_VAL]]
+    return order[: held_out if leaky else NUM_TRAIN], val, order[held_out:]
 
 
 def _read() -> Pictures:

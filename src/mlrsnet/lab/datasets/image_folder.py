@@ -1,8 +1,8 @@
-"""Pictures in folders, one per class, read from disk while training."""
+"""Pictures in folders, one per class, or in tar files (`shards.py`), read from disk while training."""
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,27 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from mlrsnet import _check
-from mlrsnet.lab.datasets import split
+from mlrsnet.lab.datasets import shards, split
 from mlrsnet.lab.datasets.extras import need
 from mlrsnet.lab.datasets.options import PictureOptions
+from mlrsnet.lab.datasets.picture_file import read_picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp", ".tif", ".tiff")
+LONGEST = 16
+"""A picture more elongated than 16 to 1 is cut, or its enlarged copy would not fit into memory."""
+
 PARTS = ("train", "val", "test")
 SIZE = 224
 SHOWN = 0.875  # outside training, the middle 224 of 256 pixels
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # ImageNet's, per colour
 
-Listed = tuple[tuple[str, int], ...]
+Place = str | shards.Inside
+Listed = Sequence[tuple[Place, int]]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """Lists of (path, label) to train, validate and test on; `batches` reads the pictures.
+    """Lists of (place, label) to train, validate and test on; `batches` reads the pictures.
 
     Training uses a random part of each picture, flipped half of the time, unless `augment` is False. Evaluation uses its middle.
 
@@ -59,12 +64,20 @@ class ImageFolder:
         return {part: len(getattr(self, part)) for part in PARTS}
 
     def batches(
-        self, part: str, batch_size: int, *, order: Tensor | None, seed: int, workers: int
+        self,
+        part: str,
+        batch_size: int,
+        *,
+        order: Tensor | None,
+        seed: int,
+        workers: int,
+        whole_batches: bool = True,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Full batches of uint8 pictures (B, H, W, C) and labels, in this order of indices.
 
-        `order=None` is the natural order, and its last batch may be short. How a training picture is cropped depends only on `seed`
-        and its index, so an epoch can continue from any batch: pass the rest of its order.
+        `order=None` is the natural order, and its last batch may be short, as that of another order without `whole_batches`. How
+        a training picture is cropped depends only on `seed` and its index, so an epoch can continue from any batch: pass the rest
+        of its order.
         """
         listed = getattr(self, _check.one_of("part", part, PARTS))
         _check.whole_number("batch_size", batch_size)
@@ -77,35 +90,51 @@ class ImageFolder:
             sampler=range(len(listed)) if order is None else _indices(order, len(listed)),
             num_workers=workers,
             collate_fn=_collate,
+            worker_init_fn=_leave_group,
             pin_memory=torch.cuda.is_available(),
-            drop_last=order is not None,
+            drop_last=order is not None and whole_batches,
             generator=torch.Generator().manual_seed(0),  # the default would draw from the global generator
         )
         return _raised(loader)
 
 
 def load(name: str, root: Path, options: PictureOptions) -> ImageFolder:
-    """A user's folder, or ImageNet's: `train/<class>/*` and `test/` or `val/`.
+    """A user's folder, or ImageNet's: `train/<class>/*` and `test/` or `val/`. Each may hold `*.tar` instead of classes.
 
     With both, `val` is for validation. With only one of them, it is the test data, and validation pictures are held out of the
     training pictures.
     """
     folder = root / "imagenet" if name == "imagenet" else Path(name)
     _check_layout(folder, name)
-    classes = _classes(folder, options)
-    found = {part: _list(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    parts = [part for part in PARTS if (folder / part).is_dir()]
+    found: dict[str, Listed]
+    if shards.holds(folder / "train"):
+        classes, found = shards.parts(folder, parts, ENDINGS, options.classes, root)
+    else:
+        classes = _classes(folder, options)
+        found = {part: _list(folder / part, classes) for part in parts}
     own_val = found.pop("val") if "test" in found and "val" in found else None
-    if own_val is not None and (options.val_size is not None or options.leaky):
-        asked = "leaky" if options.leaky else "val_size"
-        raise ValueError(f"{asked} must be left out for {folder}, which has its own validation pictures (val/)")
+    if own_val is not None and options.about_val:
+        raise ValueError(
+            f"{options.about_val} must be left out for {folder}, which has its own validation pictures (val/)"
+        )
     whole = found["train"]
     chosen = split.cut(torch.tensor([label for _, label in whole]), options, held_out=own_val is None)
     train, val = (tuple(whole[i] for i in part.tolist()) for part in (chosen.train, chosen.val))
     test = found["test"] if "test" in found else found["val"]
-    note = split.LEAKY if options.leaky else ""
     size = options.size or SIZE
     return ImageFolder(
-        folder.name, len(classes), classes, size, MEAN, STD, train, own_val or val, test, options.augment, note
+        folder.name,
+        len(classes),
+        classes,
+        size,
+        MEAN,
+        STD,
+        train,
+        own_val or val,
+        test,
+        options.augment,
+        split.note(options),
     )
 
 
@@ -114,7 +143,7 @@ def _check_layout(folder: Path, name: str) -> None:
         by_hand = " (download ILSVRC2012 from image-net.org, which asks to register)" if name == "imagenet" else ""
         raise FileNotFoundError(
             f"{name} was not found in {folder}: put pictures there as train/<class>/* and test/<class>/* or "
-            f"val/<class>/*{by_hand}"
+            f"val/<class>/*, or as tar files in train/ and test/ or val/{by_hand}"
         )
 
 
@@ -176,15 +205,11 @@ class _Reader(Dataset[Any]):
         self.listed, self.size, self.seed = listed, size, seed
 
     def __getitem__(self, index: int) -> tuple[Tensor, int] | str:
-        from PIL import Image
-
         path, label = self.listed[index]
         try:
-            with Image.open(path) as file:
-                image = file.convert("RGB")
-        except Exception as error:  # a file that is not a picture can fail in any way
-            reason = " ".join(str(error).split())
-            return f"{path} cannot be read as a picture ({reason}): replace or remove it"
+            image = read_picture(path)
+        except ValueError as error:
+            return str(error)
         if self.seed is None:
             image = _middle(image, self.size)
         else:
@@ -193,10 +218,20 @@ class _Reader(Dataset[Any]):
 
 
 def _middle(image: Any, size: int) -> Any:
+    image = _without_ends(image)
     scale = size / SHOWN / min(image.size)
     width, height = (max(size, round(side * scale)) for side in image.size)
     left, top = (width - size) // 2, (height - size) // 2
     return image.resize((width, height), _BILINEAR).crop((left, top, left + size, top + size))
+
+
+def _without_ends(image: Any) -> Any:
+    """The middle of a very elongated picture; others as they are."""
+    width, height = (min(side, LONGEST * min(image.size)) for side in image.size)
+    if (width, height) == image.size:
+        return image
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def _random_part(image: Any, size: int, random: np.random.Generator) -> Any:
@@ -215,6 +250,12 @@ def _box(width: int, height: int, random: np.random.Generator) -> tuple[int, int
             return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
     w, h = min(width, max(1, height * 4 // 3)), min(height, max(1, width * 4 // 3))  # very elongated: its middle
     return (width - w) // 2, (height - h) // 2, w, h
+
+
+def _leave_group(worker: int) -> None:
+    """Leave the training's process group: Ctrl-C, or torchrun's SIGTERM to the group, is for the training alone."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
 
 
 def _collate(items: list[Any]) -> Any:

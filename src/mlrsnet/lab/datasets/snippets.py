@@ -1,13 +1,12 @@
 """Pieces of text with a class: is a review, an editorial or a tweet kind or unkind? 20 people rated each."""
 
-import io
 import re
-import tarfile
 from collections import Counter
 from pathlib import Path
 
 import torch
 
+from mlrsnet._files.archives import read_tar_members
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, chosen, split
 from mlrsnet.lab.datasets.packages import Packaged
@@ -20,6 +19,7 @@ SNIPPETS = Packaged(
     "d5bb07d87474b3eb8d30b4deccbc23f19d742a6c5718fbacc65485b70b95c5fa",
     "sentences of film reviews, shop reviews, editorials and tweets with their ratings (Hutto and Gilbert 2014)",
     "MIT",
+    "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
 )
 KINDS = ("movieReviewSnippets", "amazonReviewSnippets", "nytEditorialSnippets", "tweets")
 LENGTH, WORDS = 40, 8000
@@ -31,7 +31,7 @@ WORD = re.compile(r"[a-z']+|[0-9]+|[^\sa-z0-9]")
 
 def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
     """Words of lower case; the commonest of the training texts are the vocabulary. Class 1: the mean rating is above 0."""
-    pieces = _read(packages.find(SNIPPETS, root))
+    pieces = packages.parsed(SNIPPETS, root, _read)
     places = Examples(torch.arange(len(pieces)).unsqueeze(1), torch.tensor([kind for _, kind in pieces]))
     parts = chosen(split(places), options)
     counts = Counter(word for place in parts.train.inputs.flatten().tolist() for word in pieces[place][0])
@@ -48,14 +48,11 @@ def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
 def _read(path: Path) -> list[tuple[list[str], int]]:
     """Words and class of every piece: number, mean rating and text, separated by tabs."""
     pieces = []
-    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as files:
-        for kind in KINDS:
-            file = files.extractfile(f"hutto_ICWSM_2014/{kind}_GroundTruth.txt")
-            assert file is not None
-            for line in file.read().decode("utf-8", errors="replace").splitlines():
-                fields = line.split("\t")
-                if len(fields) == 3 and (words := WORD.findall(fields[2].lower())):
-                    pieces.append((words, int(float(fields[1]) > 0)))
+    for file in read_tar_members(path, (f"hutto_ICWSM_2014/{kind}_GroundTruth.txt" for kind in KINDS)):
+        for line in file.decode("utf-8", errors="replace").splitlines():
+            fields = line.split("\t")
+            if len(fields) == 3 and (words := WORD.findall(fields[2].lower())):
+                pieces.append((words, int(float(fields[1]) > 0)))
     return pieces
 
 

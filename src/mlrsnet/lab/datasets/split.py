@@ -13,8 +13,9 @@ from torch import Tensor
 
 from mlrsnet.lab.datasets.options import PictureOptions
 
-SPLIT_SEED = 0
-LEAKY = "leaky: the validation pictures are trained on too, as in the authors' code"
+SPLIT_SEED, OTHER_SEED = 0, 1
+LEAKY = "leaky: the validation pictures are trained on too"
+OVERLAP = "overlap: validation pictures are drawn from all training pictures, as in the authors' code"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +26,14 @@ class Chosen:
     val: Tensor
 
 
-def order(labels: Tensor) -> Tensor:
+def note(options: PictureOptions) -> str:
+    """What a record says of validation pictures that are trained on."""
+    return LEAKY if options.leaky else OVERLAP if options.overlap else ""
+
+
+def order(labels: Tensor, seed: int = SPLIT_SEED) -> Tensor:
     """All indices, shuffled. The k-th picture of a class of n is placed at (k - 1/2) / n of the order."""
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     grouped = shuffled[labels[shuffled].argsort(stable=True)]
     counts = labels.bincount()
     first = (counts.cumsum(0) - counts).repeat_interleave(counts)
@@ -47,9 +53,16 @@ def cut(labels: Tensor, options: PictureOptions, held_out: bool = True) -> Chose
             "pass a smaller val_size (`--option task.val_size=N`) or a larger fraction"
         )
     first = max(0 if options.leaky else size, round(options.begin * len(labels)))
-    result = Chosen(chosen[first:], chosen[:size])
+    val = _drawn_again(labels, chosen) if options.overlap else chosen
+    result = Chosen(chosen[first:], val[:size])
     _check_left(labels, result.train, f"fraction={options.fraction} and val_size={size}")
     return result
+
+
+def _drawn_again(labels: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen indices in another order, which knows nothing of the first."""
+    other = order(labels, OTHER_SEED)
+    return other[torch.isin(other, chosen)]
 
 
 def number(labels: Tensor, classes: Sequence[int] | None, total: int) -> Tensor:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mlrsnet._files.archives import memory
+from mlrsnet._files.untrusted import read_text
 from mlrsnet.lab.datasets.options import NoOptions, TextOptions
 
 MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
@@ -18,6 +20,8 @@ MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
 FILES = {"train": "train.txt", "val": "valid.txt", "test": "test.txt"}
 EOS, UNKNOWN = "<eos>", "<unk>"
 NUM_CODE_POINTS = 0x110000
+BYTES_PER_LETTER = 16
+"""Of memory, while a text by characters is read: its bytes, its code points and their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +147,9 @@ def _read(folder: Path) -> dict[str, str]:
 
 def _decode(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text, got {error.reason} at byte {error.start}: convert it") from None
+        text = read_text(path, memory() // BYTES_PER_LETTER)
+    except ValueError as error:
+        raise ValueError(f"{path} must be UTF-8 text that fits into memory ({error}): convert it, or cut it") from None
     if not text:
         raise ValueError(f"{path} must have some text, got an empty file: copy it again")
     return text

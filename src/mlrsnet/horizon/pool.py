@@ -1,7 +1,7 @@
 """Trainings of any mix of tasks. Tasks with the same data, model, optimizer and batch size train in one population."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -67,7 +67,13 @@ class Pool(Generic[P]):
             values: for each task (members, ...), what its policy is configured with, one row per training.
             fitness: judges the outputs on the held-out examples.
         """
-        waiting, running = _grouped(tasks), deque[TaskGroup[P]]()
+        yield from self.train_groups(grouped(tasks), tasks, dict(enumerate(values)), fitness)
+
+    def train_groups(
+        self, groups: Sequence[Sequence[int]], tasks: Sequence[Task], values: Mapping[int, Tensor], fitness: Fitness
+    ) -> Iterator[TaskGroup[P]]:
+        """Train some tasks, those of a group side by side. `values` are by the index of the task."""
+        waiting, running = [list(group) for group in groups], deque[TaskGroup[P]]()
         while waiting or running:
             for indices in waiting[:]:
                 if len(running) == self.at_once:
@@ -87,7 +93,7 @@ class Pool(Generic[P]):
         self,
         indices: list[int],
         tasks: Sequence[Task],
-        values: Sequence[Tensor],
+        values: Mapping[int, Tensor],
         fitness: Fitness,
         running: deque[TaskGroup[P]],
     ) -> TaskGroup[P] | None:
@@ -120,9 +126,10 @@ class Pool(Generic[P]):
         return self.data[data]
 
 
-def _grouped(tasks: Sequence[Task]) -> list[list[int]]:
-    """Indices of the tasks that train side by side: of one kind, with equal numbers of steps."""
+def grouped(tasks: Sequence[Task], most: int = 0) -> list[list[int]]:
+    """Indices of the tasks that train side by side: of one kind, with equal numbers of steps; `most` at a time, 0 for all."""
     groups: dict[Any, list[int]] = {}
     for index, task in enumerate(tasks):
         groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
-    return list(groups.values())
+    size = most or len(tasks)
+    return [group[first : first + size] for group in groups.values() for first in range(0, len(group), size)]

@@ -13,7 +13,7 @@ members, and the number of steps costs only time.
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mlrsnet import _check
+from mlrsnet._files.untrusted import reason
 from mlrsnet.baselines.hand_designed import Time, cosine
 from mlrsnet.card import Card
 from mlrsnet.gamma import Gamma
@@ -30,8 +31,9 @@ from mlrsnet.horizon.comparison import Comparison, HeldOut, hold_out
 from mlrsnet.horizon.default_net import default_net
 from mlrsnet.horizon.fitness import Fitness, find_fitness
 from mlrsnet.horizon.generation import Generation, summarise
+from mlrsnet.horizon.judging import NO_LOSSES, Helpers, Judged, judged, widened
 from mlrsnet.horizon.policies import Networks
-from mlrsnet.horizon.pool import Pool
+from mlrsnet.horizon.pool import Pool, grouped
 from mlrsnet.horizon.precision import float_type
 from mlrsnet.horizon.sampler import Sampler
 from mlrsnet.horizon.seeds import generator, seed_from
@@ -49,11 +51,9 @@ SETTINGS = (
     "average",
     "seed",
     "precision",
+    "together",
 )
 """What has to be equal for a trainer to load another one's state, beside network, range, fitness and held-out tasks."""
-
-MOST_LOSSES = 10_000
-"""Quantiles of the losses of a group are taken over about this many of them."""
 
 
 class HorizonTrainer:
@@ -72,6 +72,7 @@ class HorizonTrainer:
         average: decay of the average over generations that becomes the schedule.
         fitness: `calibrated` (validation loss at the best temperature), `loss`, `error`, or a function of outputs and
             targets; see `fitness.py`.
+        together: how many tasks of a generation train side by side at most; 0 for all that can. See `groups`.
         held_out: a sampler of tasks that only measure; `tasks` under other seeds if None.
         held_out_tasks: how many of them; 0 for no comparison.
         seed: of everything random.
@@ -104,6 +105,7 @@ class HorizonTrainer:
         utility: str = "ranks",
         average: float = 0.9,
         fitness: str | Fitness = "calibrated",
+        together: int = 0,
         held_out: Sampler | None = None,
         held_out_tasks: int = 8,
         seed: int = 0,
@@ -124,6 +126,7 @@ class HorizonTrainer:
         self.utility = _check.one_of("utility", utility, evolution.UTILITIES)
         self.average, self.seed = _check.below_one("average", average), _check.whole_number("seed", seed, 0)
         self.fitness, self.precision, self.dtype = find_fitness(fitness), precision, float_type(precision)
+        self.together = _check.whole_number("together", together, 0)
         self.device, self.card = torch.device(device), Card(name=name, gamma=gamma or Gamma("fixed", value=1.0))
         self.learned_on = learned_on
         self.net = default_net(seed=self.seed) if net is None else copy.deepcopy(net).cpu()
@@ -131,9 +134,11 @@ class HorizonTrainer:
         self.mean_weights = self.weights.clone()
         self.meta_optimizer = torch.optim.Adam([self.weights], lr=self.meta_lr)
         self.pool: Pool[Networks] = Pool(self._networks, self.device, precision, capture)
-        self.loss_range, self.optimizers = (math.inf, -math.inf), set[str]()
+        self.loss_range, self.optimizers = NO_LOSSES, set[str]()
         self.history: list[Generation] = []
         self.comparisons: list[Comparison] = []
+        self.helpers: Helpers | None = None
+        self._drawn: tuple[int, list[Task], Tensor] | None = None
         self.held_out: HeldOut | None = None
         if _check.whole_number("held_out_tasks", held_out_tasks, 0):
             chosen = hold_out(held_out or tasks, held_out_tasks)
@@ -163,17 +168,41 @@ class HorizonTrainer:
         return self.schedule()
 
     def step(self) -> Generation:
-        """Run one generation."""
+        """Run one generation, with the helpers if there are any."""
+        return self.finish(self.judge(self.groups()) if self.helpers is None else self.helpers.judge(self))
+
+    def next_tasks(self) -> list[Task]:
+        """The tasks of the next generation."""
+        return list(self._draw()[0])
+
+    def groups(self) -> list[list[int]]:
+        """The tasks of the next generation that train side by side, by their indices.
+
+        What comes out of a group does not depend on which process trains it, or on the other groups.
+        """
         if self.number >= self.generations:
             raise ValueError(
                 f"generations must be above the {self.number} that are done, got {self.generations}: no step left"
             )
-        tasks = self.tasks.sample(seed_from("tasks", self.seed, self.number), self.tasks_per_generation)
-        if not tasks:
-            raise ValueError("tasks.sample must return at least one Task, got none")
-        random, pairs = generator("directions", self.seed, self.number), self.members // 2
-        eps = torch.stack([evolution.antithetic(pairs, len(self.weights), random) for _ in tasks])
-        fitness = self._train(tasks, self.weights + self.sigma * eps)
+        return grouped(self._draw()[0], self.together)
+
+    def judge(self, groups: Sequence[Sequence[int]]) -> Iterator[Judged]:
+        """Train some groups of the next generation; yields each as it finishes."""
+        tasks, eps = self._draw()
+        for group in groups:
+            if any(not 0 <= index < len(tasks) for index in group):
+                raise ValueError(f"groups must be some of groups(), got {list(group)} for {len(tasks)} tasks")
+        yield from judged(self.pool, tasks, self.weights, self.sigma, eps, groups, self.fitness)
+
+    def finish(self, found: Iterable[Judged]) -> Generation:
+        """End the generation: learn from what came out of all its groups, in any order."""
+        tasks, eps = self._draw()
+        fitness, left = torch.empty(eps.shape[:2], dtype=self.dtype), set(range(len(tasks)))
+        for one in found:
+            fitness[one.indices] = one.fitness.to(fitness)
+            self.loss_range, left = widened(self.loss_range, one.loss_range), left - set(one.indices)
+        if left:
+            raise ValueError(f"found must hold every group of the generation, the tasks {sorted(left)} are missing")
         self._descend(evolution.gradient(evolution.UTILITIES[self.utility](fitness), eps, self.sigma))
         self.optimizers |= {str(task.optimizer) for task in tasks}
         self.history.append(summarise(self.number + 1, fitness, max(task.total_steps for task in tasks)))
@@ -183,7 +212,8 @@ class HorizonTrainer:
         """Compare the averaged network with hand-designed schedules on the held-out tasks."""
         if self.held_out is None:
             raise ValueError("held_out_tasks must be >= 1 to compare, got 0")
-        found = self.held_out.compare(self.number, self.schedule())
+        helpers, here = self.helpers, self.held_out
+        found = here.compare(self.number, self.schedule()) if helpers is None else helpers.compare(self)
         self.comparisons.append(found)
         return found
 
@@ -223,29 +253,38 @@ class HorizonTrainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state of a trainer with the same settings."""
-        if not isinstance(state, dict) or "settings" not in state:
+        if not isinstance(state, dict) or not isinstance(state.get("settings"), dict):
             raise ValueError("state must be what state_dict() of a HorizonTrainer returned, got something else")
-        kept = {"utility": "ranks", **state["settings"]}  # states of version 0.1 do not name it
+        kept = {"utility": "ranks", "together": 0, **state["settings"]}  # older states do not name them
         different = [name for name, value in self._settings().items() if kept.get(name) != value]
         if different:
             theirs = ", ".join(f"{name} {kept.get(name)!r}" for name in different)
             raise ValueError(f"the state belongs to a trainer with {theirs}: make this one with the same settings")
+        try:
+            self._restore(state)
+        except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"state must be what state_dict() returned, got a damaged one ({reason(error)})") from None
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        history = [Generation(**line) for line in state["history"]]
+        comparisons = [Comparison(**line) for line in state["comparisons"]]
+        low, high = map(float, state["loss_range"])
         self.weights.copy_(state["weights"])
         self.mean_weights.copy_(state["mean_weights"])
         self.meta_optimizer.load_state_dict(state["meta_optimizer"])
-        self.loss_range, self.optimizers = tuple(state["loss_range"]), set(state["optimizers"])
-        self.history = [Generation(**line) for line in state["history"]]
-        self.comparisons = [Comparison(**line) for line in state["comparisons"]]
+        self.loss_range, self.optimizers = (low, high), set(state["optimizers"])
+        self.history, self.comparisons = history, comparisons
 
-    def _train(self, tasks: Sequence[Task], weights: Tensor) -> Tensor:
-        """(tasks, members) fitness of whole trainings under networks with these weights (tasks, members, size)."""
-        fitness = torch.empty(weights.shape[:2], dtype=self.dtype)
-        for group in self.pool.train(tasks, weights.unbind(), self.fitness):
-            trained = group.trained
-            fitness[group.indices] = trained.fitness.view(len(group.indices), -1).to(fitness)
-            is_better_half = trained.fitness <= trained.fitness.nanmedian()
-            self._note_range((trained.losses / group.policy.divisors().unsqueeze(1))[is_better_half])
-        return fitness
+    def _draw(self) -> tuple[list[Task], Tensor]:
+        """The tasks of the next generation and their directions (tasks, members, size), from seeds alone."""
+        if self._drawn is None or self._drawn[0] != self.number:
+            tasks = self.tasks.sample(seed_from("tasks", self.seed, self.number), self.tasks_per_generation)
+            if not tasks:
+                raise ValueError("tasks.sample must return at least one Task, got none")
+            random, pairs = generator("directions", self.seed, self.number), self.members // 2
+            eps = torch.stack([evolution.antithetic(pairs, len(self.weights), random) for _ in tasks])
+            self._drawn = self.number, tasks, eps
+        return self._drawn[1:]
 
     def _settings(self) -> dict[str, Any]:
         held_out = [[task.seed, task.total_steps] for task in self.held_out.tasks] if self.held_out else []
@@ -271,14 +310,6 @@ class HorizonTrainer:
         self.meta_optimizer.step()
         decay = min(self.average, (self.number + 1) / (self.number + 2))
         self.mean_weights.lerp_(self.weights, 1 - decay)
-
-    def _note_range(self, losses: Tensor) -> None:
-        """Widen `loss_range` to the losses as networks read them, without the most extreme ones."""
-        thinned = losses.flatten()[:: max(1, losses.numel() // MOST_LOSSES)]
-        finite = thinned[torch.isfinite(thinned)].cpu()
-        if len(finite):
-            low, high = finite.quantile(torch.tensor([0.001, 0.99], dtype=finite.dtype)).tolist()
-            self.loss_range = (min(self.loss_range[0], low), max(self.loss_range[1], high))
 
 
 def _check_sampler(name: str, sampler: Sampler) -> None:

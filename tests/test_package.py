@@ -62,7 +62,7 @@ def test_the_wheel_works_in_an_empty_environment(wheel, tmp_path):
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, timeout=1800)
     result = subprocess.run([python, "-c", CORE], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert "core works True" in result.stdout, result.stderr
-    result = subprocess.run([python, "-m", "mlrsnet.cli", "schedules", "list"], cwd=tmp_path, timeout=120)
+    result = subprocess.run([python, "-m", "mlrsnet", "schedules", "list"], cwd=tmp_path, timeout=120)
     assert result.returncode == 0
     result = subprocess.run([python, "-m", "mlrsnet.cli", "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert "pip install 'mlrsnet[lab]'" in result.stderr

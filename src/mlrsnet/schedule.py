@@ -21,6 +21,7 @@ from mlrsnet import _check, _plotting
 from mlrsnet._features import loss_divisor
 from mlrsnet._files import hub, names, official, storage
 from mlrsnet._files.storage import ScheduleError
+from mlrsnet._files.untrusted import printable, reason
 from mlrsnet.card import Card, facts, result_lines
 from mlrsnet.nets import KINDS, ScheduleNet, TrendNet, build_net, unroll
 
@@ -175,7 +176,7 @@ class Schedule:
             card = Card.from_dict(description["card"])
             return cls._like(description["net"], tensors, card)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
-            raise ScheduleError(f"{path} does not hold a valid schedule ({error}): save it again") from None
+            raise ScheduleError(f"{path} does not hold a valid schedule ({reason(error)}): save it again") from None
 
     @classmethod
     def from_official(
@@ -284,7 +285,8 @@ class Schedule:
             "results": f"\n{'':{width + 1}}".join(result_lines(card.results)),
             "digest": self.fingerprint()[:16],
         }
-        return "\n".join(f"{name:{width}} {value}" for name, value in fields.items() if value)
+        lines = "\n".join(f"{name:{width}} {value}" for name, value in fields.items() if value).splitlines()
+        return "\n".join(map(printable, lines))  # a card may come from anyone
 
     def __repr__(self) -> str:
         return (
@@ -310,8 +312,8 @@ class Schedule:
             phases.setdefault(int(match[1]), {})[match[2]] = tensor
         if sorted(phases) != list(range(len(phases))) or not phases:
             raise ScheduleError(f"phases must be numbered from 0 without gaps, got {sorted(phases)}")
-        if config.get("num_layers", 1) > len(tensors):
-            raise ScheduleError(f"num_layers is {config['num_layers']} but there are only {len(tensors)} tensors")
+        if config.get("num_layers", 1) > len(phases[0]):
+            raise ScheduleError(f"num_layers is {config['num_layers']} but a phase has only {len(phases[0])} tensors")
         nets = []
         for index in sorted(phases):
             with torch.device("meta"):  # shapes are compared before anything is allocated

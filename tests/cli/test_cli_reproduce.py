@@ -29,7 +29,7 @@ def quick_recipe(monkeypatch):
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 129, paper 129", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 144, paper 135", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 

@@ -8,6 +8,7 @@ import sys
 from unittest import mock
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from experiments import documents as made
 from experiments.results import ROOT
@@ -16,10 +17,11 @@ from mlrsnet._files import names
 from mlrsnet.lab import methods
 
 WITHOUT_CODE = {
-    "algorithm_1.md",
     "changes.md",
     "choosing.md",
     "demo.md",
+    "distributed.md",
+    "faults.md",
     "method.md",
     "paper_tables.md",
     "results.md",
@@ -84,7 +86,11 @@ def test_every_command_in_the_documents_is_one():
     for words in commands:
         if words[0] == "make":
             assert re.search(rf"^{words[1]}:", makefile, flags=re.MULTILINE), words
-        else:
+        elif words[0] == "torchrun":
+            launched = get_args_parser().parse_args(words[1:])
+            assert (launched.module, launched.training_script) == (True, "mlrsnet"), words
+            cli.parser().parse_args(launched.training_script_args)
+        elif words[:2] != ["ray", "start"]:
             assert words[0] == "mlrsnet"
             cli.parser().parse_args(words[1:])
 

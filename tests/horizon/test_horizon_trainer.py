@@ -11,7 +11,7 @@ import mlrsnet
 from mlrsnet import Gamma, HorizonTrainer, LearnedLR, LSTMNet, MLPNet, Schedule, TaskSampler
 from mlrsnet.baselines.hand_designed import factors
 from mlrsnet.card import Card
-from mlrsnet.horizon import Data, HeldOut
+from mlrsnet.horizon import Data, HeldOut, judging
 from mlrsnet.horizon.batches import Batches
 from mlrsnet.horizon.comparison import Comparison
 from mlrsnet.horizon.fitness import FITNESS
@@ -105,7 +105,35 @@ def test_no_generation_comes_after_the_last():
         made.step()
 
 
-def test_losses_are_scaled_by_their_own_tasks_classes():
+def test_a_generation_has_the_same_bits_whoever_trains_its_groups_and_in_whatever_order():
+    alone, first, second = (trainer(together=1, tasks_per_generation=3) for _ in range(3))
+    for _ in range(2):
+        alone.step()
+        groups = first.groups()
+        assert sorted(groups) == [[0], [1], [2]]
+        found = [*first.judge(groups[2:]), *second.judge(groups[:2])]
+        assert first.finish(reversed(found)) == second.finish(found) == alone.history[-1]
+    for other in (first, second):
+        assert torch.equal(other.weights, alone.weights)
+        assert other.loss_range == alone.loss_range
+
+
+def test_tasks_train_together_up_to_the_limit():
+    assert [len(group) for group in trainer(tasks_per_generation=5).groups()] == [5]
+    assert [len(group) for group in trainer(tasks_per_generation=5, together=2).groups()] == [2, 2, 1]
+
+
+def test_a_generation_without_all_its_groups_is_refused():
+    made = trainer(together=1, tasks_per_generation=3)
+    with pytest.raises(
+        ValueError, match=r"found must hold every group of the generation, the tasks \[1, 2\] are missing"
+    ):
+        made.finish(made.judge([[0]]))
+    with pytest.raises(ValueError, match=r"groups must be some of groups\(\), got \[7\] for 3 tasks"):
+        list(made.judge([[7]]))
+
+
+def test_losses_are_scaled_by_their_own_tasks_classes(monkeypatch):
     """Two lengths of one kind train one after the other in the same population."""
 
     class Two:
@@ -115,16 +143,18 @@ def test_losses_are_scaled_by_their_own_tasks_classes():
                 sampler(horizons=(9, 9), num_classes=(None,)).sample(seed, 1)[0],
             ]
 
-    class Listening(HorizonTrainer):
-        def _note_range(self, scaled):
-            self.first = [*getattr(self, "first", []), float(scaled[0, 0])]
-            super()._note_range(scaled)
+    first, range_of = [], judging.range_of
 
-    made = Listening(
+    def listening(scaled):
+        first.append(float(scaled[0, 0]))
+        return range_of(scaled)
+
+    monkeypatch.setattr(judging, "range_of", listening)
+    made = HorizonTrainer(
         Two(), tasks_per_generation=2, members=2, held_out_tasks=0, gamma=Gamma("fixed", value=1e-6), precision="fp64"
     )
     made.step()
-    for task, found in zip(Two().sample(seed_from("tasks", 0, 0), 2), made.first, strict=True):
+    for task, found in zip(Two().sample(seed_from("tasks", 0, 0), 2), first, strict=True):
         torch.manual_seed(task.seed)
         mask = torch.where(torch.arange(3) < task.num_classes, 0.0, -torch.inf)
         index = Batches(task).take(1)[0][0]

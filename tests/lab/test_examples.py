@@ -5,6 +5,7 @@ import io
 import math
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,7 +178,9 @@ def test_missing_data_is_answered_with_the_command_that_fetches_it(tmp_path, mon
 
 def test_a_file_that_is_not_the_one_that_was_measured_with_is_refused(tmp_path, monkeypatch):
     def download(words, **options):
-        with zipfile.ZipFile(f"{words[words.index('--dest') + 1]}/plotnine.whl", "w") as wheel:
+        place = Path(words[words.index("--dest") + 1])
+        place.mkdir()
+        with zipfile.ZipFile(place / "plotnine.whl", "w") as wheel:
             wheel.writestr(DIAMONDS.member, "carat\n")
         return type("Done", (), {"returncode": 0})
 

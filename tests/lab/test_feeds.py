@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -97,6 +98,19 @@ def test_crops_and_flips_are_those_of_one_picture_at_a_time(pad, flip):
                 shifts.add((int(feed.top[place]), int(feed.left[place])))
     assert mirrored == ({0, 1} if flip else {0})  # and all of them do happen
     assert shifts == {(top, left) for top in range(2 * pad + 1) for left in range(2 * pad + 1)}
+
+
+def test_batches_to_validate_on_are_augmented_only_where_asked_and_scores_never_are():
+    plain, asked = picture_task(), replace(picture_task(), augment_val=True)
+    own, theirs = (PictureData(task, 4, 3, CPU) for task in (plain, asked))
+    for (images, labels), (augmented, same) in zip(take(own.val, 4), take(theirs.val, 4), strict=True):
+        assert torch.equal(labels, same)  # the same pictures in the same order, cut in other ways
+        assert images.shape == augmented.shape
+        assert not torch.equal(images, augmented)
+        assert torch.equal(images, own.normalise(plain.val.images[labels]))
+    assert equal(take(own.train, 5), take(theirs.train, 5))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(90, 23))
+    assert own.evaluate(model, "val") == theirs.evaluate(model, "val")
 
 
 def test_pictures_are_normalised_by_the_tasks_mean_and_deviation():

@@ -39,7 +39,12 @@ def test_a_record_says_what_was_run_on_what_and_with_which_result(tmp_path):
     names = {"epoch", "step", "train_loss", "lr", "seconds", "val_loss", "val_metric", "test_loss", "test_metric"}
     assert all(set(line) == names for line in lines)
     assert json.loads((tmp_path / "trace.json").read_text()) == record.trace
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs.jsonl", "record.json", "trace.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "epochs.jsonl",
+        "record.copy.json",
+        "record.json",
+        "trace.json",
+    ]
 
 
 def test_a_lines_loss_and_lr_are_those_of_its_steps():

@@ -15,7 +15,7 @@ from mlrsnet import Schedule, cli
 from mlrsnet.cli import metatrain as command
 from mlrsnet.horizon import HorizonTrainer
 from mlrsnet.horizon.trainer import default_net
-from mlrsnet.lab import datasets, meta_training, universal
+from mlrsnet.lab import datasets, meta_building, meta_training, universal
 from mlrsnet.lab.board import MetaTrainingBoard
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures
 from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
@@ -208,7 +208,8 @@ def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_af
     with pytest.raises(ValueError, match=r"holds a run with another spec \(different: sigma\): write to another file"):
         learn(other, tmp_path / "run", device="cpu")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"is not a checkpoint of this run \(\w+\): delete it to start over"):
+    (tmp_path / "run" / "checkpoint.previous.pt").unlink()
+    with pytest.raises(ValueError, match=r"is not a checkpoint of this run \(\w+: .+\): delete it to start over"):
         learn(SPEC, tmp_path / "run", device="cpu")
 
 
@@ -315,7 +316,7 @@ def test_the_old_name_of_a_preset_still_works_and_says_the_new_one(capsys, tmp_p
 def test_a_schedule_is_learned_on_from_the_default(capsys, monkeypatch, tmp_path):
     digits = tuple(source for source in universal.TRAINING if source.name == "digits")
     monkeypatch.setattr(kinds, "PICTURES", digits)
-    monkeypatch.setattr(meta_training, "FAMILIES", ("mlp", "regression"))
+    monkeypatch.setattr(meta_building, "FAMILIES", ("mlp", "regression"))
     short = (*SHORT, "--meta-lr", 0.5, "--data", tmp_path)
     code, out, err = run(capsys, "metatrain", "--preset", "universal-reading", *short, "--out", "r.safetensors")
     assert code == 0, (out, err)

@@ -27,6 +27,7 @@ def leave(folder, row="Fixed", seed=0, status="finished", *, labels=True, trace=
         data, [{"epoch": 1, "lr": 0.1}, {"epoch": 2, "lr": 1e-07}], {"step": [0, 1], "lr": [0.1, 0.3]}, folder
     )
     records.write(record)
+    (folder / records.COPY).unlink()  # tests change the files by hand
     if not trace:
         (folder / records.TRACE).unlink()
     return folder
@@ -63,6 +64,7 @@ def test_unpacking_gives_back_the_same_files(table):
 def test_a_real_run_survives_packing_bit_for_bit_and_is_not_trained_again(tmp_path):
     run(tiny(), tmp_path / "a", device="cpu")
     before = contents(tmp_path)
+    assert before.pop(f"a/{records.COPY}")  # the pack has a digest instead
     assert cli.main(["runs", "pack", str(tmp_path)]) == 0
     packed = contents(tmp_path)
     again = run(tiny(), tmp_path / "a", device="cpu")
@@ -151,8 +153,21 @@ def test_a_changed_pack_is_read_anew(table):
     records.pack(table, records.runs(table))
     place, pack = table / "svhn" / "sgdr" / "seed0", table / "svhn" / records.PACK
     assert records.read(place).result["last"] == 90.0
-    pack.write_text(pack.read_text().replace("90.0", "91.25"))
+    line = json.loads(pack.read_text())
+    line["record"]["result"]["last"] = 91.25
+    del line["sha256"]  # as in packs of earlier versions
+    pack.write_text(json.dumps(line) + "\n")
     assert records.read(place).result["last"] == 91.25
+
+
+def test_a_changed_digit_of_a_packed_run_is_noticed_and_named(table):
+    records.pack(table, records.runs(table))
+    place, pack = table / "svhn" / "sgdr" / "seed0", table / "svhn" / records.PACK
+    pack.write_text(pack.read_text().replace("90.0", "90.5"))
+    with pytest.raises(
+        ValueError, match=r"the run sgdr/seed0 in .*runs.jsonl is damaged \(its digest does not match\)"
+    ):
+        records.read(place)
 
 
 def test_where_there_is_nothing_to_pack_that_is_said(tmp_path, capsys):

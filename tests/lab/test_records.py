@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from runs import Stop, tiny
+from runs import Stop, tiny, write_by_hand
 
 import mlrsnet
 from mlrsnet.lab import records
@@ -60,7 +60,7 @@ def test_a_record_names_every_session_that_trained_it(tmp_path, monkeypatch):
 def test_a_run_can_be_read_while_it_is_written_and_a_cut_last_line_is_left_out(tmp_path):
     run(tiny(), tmp_path, device="cpu")
     text = (tmp_path / "epochs.jsonl").read_text()
-    (tmp_path / "epochs.jsonl").write_text(text[:-20])
+    write_by_hand(tmp_path / "epochs.jsonl", text[:-20])  # as earlier versions could leave it
     assert [line["epoch"] for line in records.read(tmp_path).epochs] == [1]
 
 

@@ -97,6 +97,7 @@ def leave_run(
         {"step": steps.tolist(), "loss": [1.0] * 40, "lr": (0.1 * (1 - steps / steps.max())).tolist()} if until else {}
     )
     records.write(records.Record(data, lines, trace, folder))
+    (folder / records.COPY).unlink()  # tests change the files by hand
     return folder
 
 
@@ -662,6 +663,7 @@ def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
     page, _ = write_report(tmp_path)
     assert "alone, LR / gamma at a loss of 5" in page.read_text()
     (tmp_path / "a" / "schedule.safetensors").write_bytes(b"damaged")
+    (tmp_path / "a" / "schedule.copy.safetensors").unlink()
     assert read_report(tmp_path).runs[0].alone() == []
     write_report(tmp_path)
 

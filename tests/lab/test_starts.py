@@ -49,12 +49,15 @@ def test_a_layer_for_other_classes_is_new_and_the_rest_is_kept(tmp_path):
         Stepper(replace(spec, model="small_cnn", model_options={}), CPU, tmp_path)
 
 
-def test_a_damaged_start_is_named_with_what_to_do(tmp_path):
-    Stepper(tiny(start=START), CPU, tmp_path)
+@pytest.mark.parametrize("damage", [lambda raw: raw[:100], lambda raw: raw[:900] + bytes([raw[900] ^ 4]) + raw[901:]])
+def test_a_damaged_start_is_named_and_trained_again_to_the_same_weights(damage, tmp_path):
+    first = Stepper(tiny(start=START), CPU, tmp_path).before
     (file,) = (tmp_path / starts.FOLDER).iterdir()
-    file.write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"is damaged .* delete it"):
-        Stepper(tiny(start=START), CPU, tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match=rf"{file.name} is damaged .*: the weights are trained again"):
+        assert Stepper(tiny(start=START), CPU, tmp_path).before == first
+    assert file.read_bytes() == whole
 
 
 def test_a_start_is_complete_in_the_spec_and_specs_without_one_are_as_before():

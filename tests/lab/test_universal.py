@@ -91,7 +91,7 @@ def test_a_kept_set_that_is_cut_is_named_and_one_whose_writing_stopped_is_not_th
     load.cache_clear()
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(
-        ValueError, match=r"digits-cut.npz cannot be read \(BadZipFile\): delete it, and it will be made again"
+        ValueError, match=r"digits-cut.npz cannot be read \(ValueError: .+\): delete it, and it will be made again"
     ):
         load(source, root)
     path.unlink()

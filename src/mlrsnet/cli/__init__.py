@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
+from mlrsnet._files.untrusted import printable
 from mlrsnet.cli import demo, doctor, metatrain, report, reproduce, runs, schedules, table, train
 from mlrsnet.cli.parser import Parser
+from mlrsnet.cli.together import refuse_several, who
 
 COMMANDS = (demo, reproduce, train, metatrain, runs, report, schedules, table, doctor)
 
@@ -22,9 +24,11 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     try:
         with _plain_warnings():
+            if not getattr(arguments, "under_torchrun", False):
+                refuse_several(arguments.command)
             arguments.run(arguments)
     except KeyboardInterrupt as stop:
-        print("mlrsnet: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
+        print(f"mlrsnet: interrupted{who()}" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output, such as `head`, is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
@@ -32,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
             raise
-        print(f"mlrsnet: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"mlrsnet: error{who()}: {' '.join(printable(str(error)).split())}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | TypeError) else 1
     return 0
 
@@ -56,7 +60,7 @@ def parser() -> Parser:
         epilog="`mlrsnet COMMAND --help` describes a command. Start with `mlrsnet demo`: a few minutes on a CPU.",
     )
     top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for command in COMMANDS:
         command.add(commands)
     return top

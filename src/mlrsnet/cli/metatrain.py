@@ -4,8 +4,19 @@ import argparse
 from pathlib import Path
 
 from mlrsnet import _check
-from mlrsnet.cli.options import DATASET, add_data, add_device, add_field, add_tensorboard, given, screen
+from mlrsnet.cli.options import (
+    DATASET,
+    add_data,
+    add_device,
+    add_executor,
+    add_field,
+    add_tensorboard,
+    executor,
+    given,
+    screen,
+)
 from mlrsnet.cli.parser import Parser, add_command
+from mlrsnet.cli.together import together
 from mlrsnet.lab.meta_specs import OBJECTIVES, PRESETS, make_meta_spec
 from mlrsnet.lab.spec import RunSpec
 
@@ -31,6 +42,7 @@ OWN: dict[str, dict[str, str]] = {
         "average": "decay of the average over generations that becomes the schedule",
         "gamma": "range of the LR, or of the relative step",
         "fitness": "what to minimise at the end: calibrated, loss or error",
+        "together": "trainings of a generation side by side at most, 0 for all that can; fewer means more to spread",
         "held_out": "other small trainings, which only measure",
     },
 }
@@ -55,7 +67,8 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     add_device(learn)
     add_data(learn)
     add_tensorboard(learn)
-    learn.set_defaults(run=_run)
+    add_executor(learn, "processes that train a generation,")
+    learn.set_defaults(run=_run, under_torchrun=True)
 
 
 def _add_shared(learn: argparse.ArgumentParser) -> None:
@@ -98,8 +111,13 @@ def _run(arguments: argparse.Namespace) -> None:
         fields["task_options"] = {"classes": _classes(arguments.classes)}
     if preset is None:
         fields.setdefault("name", _name(arguments))
-    spec = make_meta_spec(objective, fields, preset)
-    screen("metatrain").show_metatrain(spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard)
+    spec, chosen = make_meta_spec(objective, fields, preset), executor(arguments)
+    if objective != "horizon" and (chosen.name != "local" or chosen.jobs is not None):
+        raise ValueError("--executor and --jobs belong to --objective horizon, got --objective greedy: leave one out")
+    with together(arguments.device):
+        screen("metatrain").show_metatrain(
+            spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard, chosen
+        )
 
 
 def _preset(arguments: argparse.Namespace) -> str | None:

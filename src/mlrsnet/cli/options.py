@@ -2,7 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlrsnet.lab.executors import Executor
 
 DATASET = "data: a name such as cifar10, an .npz file or a folder of pictures"
 
@@ -26,6 +29,38 @@ def add_data(command: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         help="where datasets are (default: $MLRSNET_DATA or ~/.cache/mlrsnet/data)",
+    )
+
+
+def add_executor(command: argparse.ArgumentParser, what: str) -> "argparse._ArgumentGroup":
+    """`--executor NAME` and what belongs to it; `what` is made at once. Returns the group of options."""
+    group = command.add_argument_group("where the work is done")
+    group.add_argument("--executor", metavar="NAME", default="local", help="local or ray, a cluster (default: local)")
+    group.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help=f"{what} at once (default: one per GPU here, or one without a GPU; on Ray what there is room for)",
+    )
+    group.add_argument(
+        "--retries", metavar="N", type=int, default=3, help="tries again when a process dies (default: %(default)s)"
+    )
+    group.add_argument(
+        "--address", metavar="ADDRESS", help="of the Ray cluster, such as auto (default: start one on this machine)"
+    )
+    group.add_argument("--cpus", metavar="X", type=float, help="cores for each on Ray (default: 1)")
+    group.add_argument(
+        "--gpus", metavar="X", type=float, help="GPUs for each on Ray, or a share (default: 1 if there are any)"
+    )
+    return group
+
+
+def executor(arguments: argparse.Namespace) -> "Executor":
+    """What `add_executor` was given."""
+    from mlrsnet.lab.executors import Executor
+
+    return Executor(
+        arguments.executor, arguments.jobs, arguments.retries, arguments.address, arguments.cpus, arguments.gpus
     )
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mlrsnet.cli.options import add_data, add_device, add_out, add_tensorboard, screen
+from mlrsnet.cli.options import add_data, add_device, add_executor, add_out, add_tensorboard, executor, screen
 from mlrsnet.cli.parser import Parser, add_command
 
 
@@ -34,6 +34,13 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     add_device(reproduce)
     add_data(reproduce)
     add_tensorboard(reproduce)
+    add_executor(reproduce, "runs").add_argument(
+        "--checkpoint-seconds",
+        metavar="X",
+        type=float,
+        default=20.0,
+        help="a killed run loses about this much work (default: %(default)g)",
+    )
     reproduce.set_defaults(run=_run)
 
 
@@ -53,4 +60,6 @@ def _run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         root=arguments.data,
         tensorboard=arguments.tensorboard,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        executor=executor(arguments),
     )

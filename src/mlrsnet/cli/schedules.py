@@ -9,6 +9,7 @@ from pathlib import Path
 from mlrsnet._files import names
 from mlrsnet._files.official import GAMMAS
 from mlrsnet._files.storage import ScheduleError
+from mlrsnet._files.untrusted import printable, read_text, reason
 from mlrsnet.cli.parser import Parser, add_command
 from mlrsnet.nets import LAYOUTS
 from mlrsnet.schedule import Schedule
@@ -83,9 +84,9 @@ def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
 def _list(arguments: argparse.Namespace) -> None:
     for name, path in sorted(names.available().items()):
         try:
-            print(f"{name:24} {Schedule.load(path).card.description}")
+            print(printable(f"{name:24} {Schedule.load(path).card.description}"))
         except ScheduleError as error:
-            print(f"{name:24} unreadable: {error}")
+            print(printable(f"{name:24} unreadable: {error}"))
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -135,10 +136,10 @@ def _read_losses(words: str) -> list[float]:
                 f"losses must be numbers separated by commas, or a file of them, got {words[:80]!r}"
             ) from None
     try:
-        return _numbers(Path(words).read_text())
+        return _numbers(read_text(words))
     except ValueError as error:
         raise ValueError(
-            f"losses must be numbers separated by spaces, commas or lines; {words} has others ({error})"
+            f"losses must be numbers separated by spaces, commas or lines; {words} has others ({reason(error)})"
         ) from None
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mlrsnet.cli.options import add_data, add_device, screen
+from mlrsnet.cli.options import add_data, add_device, add_executor, executor, screen
 from mlrsnet.cli.parser import Parser, add_command
 
 
@@ -32,6 +32,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     fill.add_argument("--seconds", metavar="N", type=float, help="begin no training after this time")
     add_device(fill)
     add_data(fill)
+    add_executor(fill, "trainings")
     fill.set_defaults(run=_fill)
     fit = add_command(actions, "fit", "laws for the size of a step, judged on families they were not fitted on")
     fit.add_argument("files", type=Path, nargs="+", help="tables with the same columns")
@@ -48,6 +49,7 @@ def _fill(arguments: argparse.Namespace) -> None:
         seconds=arguments.seconds,
         device=arguments.device,
         root=arguments.data,
+        executor=executor(arguments),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mlrsnet.cli.options import DATASET, add_data, add_device, add_field, add_out, add_tensorboard, given, screen
 from mlrsnet.cli.parser import Parser, add_command
+from mlrsnet.cli.together import together
 from mlrsnet.lab.overrides import NAMED, Option, make_spec
 from mlrsnet.lab.spec import RunSpec
 
@@ -56,7 +57,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     add_device(train)
     add_data(train)
     add_tensorboard(train)
-    train.set_defaults(run=_run)
+    train.set_defaults(run=_run, under_torchrun=True)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -64,7 +65,8 @@ def _run(arguments: argparse.Namespace) -> None:
     spec = make_spec(arguments.spec, fields, [_option(text) for text in arguments.option])
     if arguments.show:
         print(spec.to_json())
-    else:
+        return
+    with together(arguments.device):
         screen("train").show_train(spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.horizon import Comparison
 from mlrsnet.lab import loop, records

@@ -21,7 +21,9 @@ def resolve(device: str) -> torch.device:
         raise ValueError(
             f"device {device!r} does not exist: torch sees {torch.cuda.device_count()} CUDA devices; use cpu or auto"
         )
-    return torch.device("cuda", place.index or 0) if place.type == "cuda" else place
+    if place.type == "cuda" and place.index is None:
+        return torch.device("cuda", torch.cuda.current_device())  # each of several processes has its own
+    return place
 
 
 def device_name(device: torch.device) -> str:

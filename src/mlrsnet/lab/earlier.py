@@ -17,7 +17,7 @@ def earlier_run(folder: Path | None, spec: RunSpec) -> Record | None:
         raise ValueError(
             f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
         )
-    kept, read = earlier.data.get("digests", {}), inputs.files(spec, folder)
+    kept, read = earlier.entry("digests"), inputs.files(spec, folder)
     changed = [str(path) for name, path in read.items() if name in kept and inputs.digest(path) != kept[name]]
     if changed:
         raise ValueError(
@@ -29,7 +29,7 @@ def earlier_run(folder: Path | None, spec: RunSpec) -> Record | None:
 def check_data(folder: Path, earlier: Record | None, now: Record) -> None:
     """Refuse to continue with a dataset whose parts have other sizes than when the run started."""
     parts = ("train", "val", "test")
-    before = earlier.data.get("task", {}) if earlier is not None else {}
+    before = earlier.entry("task") if earlier is not None else {}
     if any(before.get(part, now.data["task"][part]) != now.data["task"][part] for part in parts):
         then, found = ([task.get(part) for part in parts] for task in (before, now.data["task"]))
         raise ValueError(

@@ -1,6 +1,8 @@
 """Where a run is saved unless the user says where."""
 
 import hashlib
+import os
+import shutil
 from pathlib import Path
 
 from mlrsnet.lab.recipes.base import slug
@@ -23,6 +25,18 @@ def learning_folder(out: Path) -> Path:
     if out.is_dir():
         raise ValueError(f"out must be a file, got the folder {out}: add a name such as learned.safetensors")
     folder = out.with_name(out.name + ".run")
+    shutil.rmtree(_going(folder), ignore_errors=True)
     if out.exists() and not folder.exists():
         raise ValueError(f"out must be a new file, but {out} exists: choose another name, or delete it")
     return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder at once: a kill on the way does not leave one that looks like a run with files missing."""
+    shutil.rmtree(_going(folder), ignore_errors=True)
+    os.replace(folder, _going(folder))
+    shutil.rmtree(_going(folder), ignore_errors=True)
+
+
+def _going(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.removed")

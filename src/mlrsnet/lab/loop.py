@@ -6,6 +6,7 @@ Nothing is selected on test data: the last epoch's metric is the result, and the
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from mlrsnet.lab import checkpoint, records, run_record
 from mlrsnet.lab.devices import reproducible, resolve
 from mlrsnet.lab.earlier import check_data, earlier_run
-from mlrsnet.lab.lock import held
+from mlrsnet.lab.lock import RunInUseError, held
+from mlrsnet.lab.processes import current
 from mlrsnet.lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
 from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.spec import RunSpec
@@ -38,6 +40,9 @@ def run(
     last checkpoint and ends with the same record. A finished run is returned as it is. A run that read your own schedule or
     .npz file is refused if that file has changed since.
 
+    Under torchrun (see `processes.joined`), all processes call it with the same arguments. The first one writes and tells the
+    watchers.
+
     Args:
         spec: what to train.
         folder: where to save the run; nothing is saved if None.
@@ -55,21 +60,41 @@ def run(
     >>> record.status, record.result["epoch"]
     ('finished', 1)
     """
-    folder = Path(folder) if folder is not None else None
+    folder, processes = Path(folder) if folder is not None else None, current()
+    watchers = watchers if processes.is_first else ()
     earlier = earlier_run(folder, spec)
     if earlier is not None and earlier.ended:
-        for watcher in watchers:
-            watcher.begin(earlier, earlier.data["total_steps"], earlier.data["total_steps"])
-            watcher.end(earlier)
-        return earlier
+        if folder is not None and folder.is_dir() and processes.is_first:
+            with suppress(OSError, RunInUseError), held(folder):  # a folder that can only be read, or is being finished
+                _tidy(folder)
+        return _ended(earlier, watchers)
     place = resolve(device)
     with reproducible(place, spec.deterministic):
-        stepper = Stepper(spec, place, root, folder)
+        stepper = Stepper(spec, place, root, folder, processes)
         try:
-            with held(folder):
+            with held(folder if processes.is_first else None):
+                earlier = earlier_run(
+                    folder, spec
+                )  # again: it may have been written while this process waited or built
+                if earlier is not None and earlier.ended:
+                    return _ended(earlier, watchers)
                 return Loop(stepper, earlier, dict(labels or {}), watchers, checkpoint_seconds).run()
         finally:
             stepper.close()
+
+
+def _tidy(folder: Path) -> None:
+    """Do what a killed process could not do any more at the end of its run."""
+    records.restore(folder)
+    checkpoint.remove(folder)
+
+
+def _ended(record: Record, watchers: Sequence[Watcher]) -> Record:
+    """A run with nothing left to train."""
+    for watcher in watchers:
+        watcher.begin(record, record.data["total_steps"], record.data["total_steps"])
+        watcher.end(record)
+    return record
 
 
 class Loop:
@@ -84,13 +109,15 @@ class Loop:
         checkpoint_seconds: float,
     ) -> None:
         self.stepper, self.watchers, self.checkpoint_seconds = stepper, watchers, checkpoint_seconds
+        self.processes = stepper.processes
         self.record, folder = run_record.begin(stepper, labels, earlier), stepper.folder
         self.seconds = 0.0  # spent before this process
         self.epoch_seconds = 0.0  # spent on this epoch before its last checkpoint
         self.clock = self.saved_at = self.told_at = time.perf_counter()
-        if folder is not None and (folder / records.CHECKPOINT).is_file():
+        if folder is not None and checkpoint.exists(folder):
             check_data(folder, earlier, self.record)
             self.record, (self.seconds, self.epoch_seconds) = checkpoint.load(folder, stepper, self.record)
+        self.processes.check_same("the step to continue from", stepper.step_count)
         self.record.data["sessions"][-1]["from_step"] = stepper.step_count
         records.write(self.record)  # a folder that cannot be written fails before the work, not after
 
@@ -110,7 +137,7 @@ class Loop:
             raise
         finally:
             self._close(status)
-        if stop.asked:  # during the last evaluation
+        if any(self.processes.any(stop.asked)):  # during the last evaluation
             raise KeyboardInterrupt
         return self.record
 
@@ -120,14 +147,15 @@ class Loop:
             begin = time.perf_counter()
             for _ in range(self._steps_left()):
                 stepper.step()
-                if self._now_and_then() or stop.asked:
+                due, asked = self.processes.any(self._now_and_then(), stop.asked)  # in all processes at the same step
+                if due or asked:
                     self._save(begin)
                     begin = self.saved_at
-                    if stop.asked:
+                    if asked:
                         raise KeyboardInterrupt
             if not self._end_epoch(begin):
                 return DIVERGED
-            if stepper.step_count < stepper.total_steps and self._is_time():
+            if stepper.step_count < stepper.total_steps and any(self.processes.any(self._is_time())):
                 self._save()
         self._measure_width()
         return FINISHED
@@ -170,6 +198,8 @@ class Loop:
             line |= run_record.scores(stepper.evaluate("val", "test"))
             stepper.method.end_epoch(line["val_loss"])
         line |= stepper.method.scalars()
+        if lost := sum(not math.isfinite(loss) for loss in losses):
+            line["nonfinite_losses"] = lost
         run_record.add_epoch(self.record, line, losses, lrs)
         stepper.trace.restore([], [])
         for watcher in self.watchers:
@@ -184,13 +214,12 @@ class Loop:
 
     def _save(self, since: float | None = None) -> None:
         """Write a checkpoint and the record that belongs to it; `since` is when the epoch's current part began."""
-        folder = self.record.folder
-        if folder is None:
+        if self.stepper.folder is None:
             return
         if since is not None:
             self.stepper.trace.read()  # waits for the device, so that the time is right
             self.epoch_seconds += time.perf_counter() - since
-        checkpoint.save(folder, self.stepper, self.record, (self._elapsed(), self.epoch_seconds))
+        checkpoint.save(self.record.folder, self.stepper, self.record, (self._elapsed(), self.epoch_seconds))
         run_record.set_status(self.record, RUNNING, self._elapsed())
         records.write(self.record)
         self.saved_at = time.perf_counter()
@@ -209,7 +238,7 @@ class Loop:
             self.stepper.method.leave(folder)
         records.write(self.record)
         if folder is not None and self.record.ended:
-            (folder / records.CHECKPOINT).unlink(missing_ok=True)
+            checkpoint.remove(folder)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.clock

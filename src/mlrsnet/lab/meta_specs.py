@@ -61,7 +61,7 @@ class HorizonSpec:
         task_options: options of the dataset, such as `classes`; of `table`, `horizons` and `families`.
         held_out: number of other small trainings that only measure.
         held_out_options: options of the dataset for these; the same if None.
-        generations, tasks, members, sigma, meta_lr, utility, average, fitness: see `HorizonTrainer`.
+        generations, tasks, members, sigma, meta_lr, utility, average, fitness, together: see `HorizonTrainer`.
         begin: name or path of a schedule to begin as, with its range. A `DecayNet` becomes a `ReadingNet`. Then `gamma`,
             `relative`, `start`, `network`, `hidden` and `anneal` are not used.
         gamma: range of the LR, or of the relative step.
@@ -86,6 +86,7 @@ class HorizonSpec:
     utility: str = "ranks"
     average: float = 0.9
     fitness: str = "calibrated"
+    together: int = 0
     begin: str | None = None
     gamma: float = 1.0
     relative: bool = False
@@ -108,6 +109,7 @@ class HorizonSpec:
             )
         for name in ("generations", "tasks", "hidden", "held_out"):
             _check.whole_number(name, getattr(self, name))
+        _check.whole_number("together", self.together, 0)
         _check.one_of("fitness", self.fitness, FITNESS)
         _check.one_of("utility", self.utility, UTILITIES)
         _check.one_of("anneal", self.anneal, ANNEALS)

@@ -4,38 +4,33 @@ A full-horizon meta-training keeps in its folder:
 
 horizon.json          spec, sessions (versions, device, commit), rivals, every generation and comparison, seconds
 schedule.safetensors  what has been learned so far
-checkpoint.pt         to continue from
+checkpoint.pt         to continue from, with checkpoint.previous.pt for when it is damaged
 """
 
-import io
-import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mlrsnet import __version__
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.untrusted import LARGEST_LINES, read_bytes, reason
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
-from mlrsnet.gamma import Gamma
-from mlrsnet.horizon import HorizonTrainer, Sampler
-from mlrsnet.horizon.trainer import default_net
-from mlrsnet.lab import loop, records
+from mlrsnet.horizon import HorizonTrainer
+from mlrsnet.lab import checkpoint, loop, records
 from mlrsnet.lab.devices import device_name, resolve
-from mlrsnet.lab.distributions import inner_tasks
-from mlrsnet.lab.folders import learning_folder
-from mlrsnet.lab.lock import held
-from mlrsnet.lab.meta_specs import NETWORKS, TABLE, UNIVERSAL, GreedySpec, HorizonSpec
+from mlrsnet.lab.executors import Crew, Executor
+from mlrsnet.lab.folders import learning_folder, remove_folder
+from mlrsnet.lab.generations import CrewHelpers
+from mlrsnet.lab.lock import held, held_file
+from mlrsnet.lab.meta_building import build
+from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec
+from mlrsnet.lab.processes import current
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.signals import PoliteStop
-from mlrsnet.lab.table.kinds import FAMILIES
-from mlrsnet.lab.table.sampler import KindSampler
-from mlrsnet.lab.universal import distribution
 from mlrsnet.lab.watch import Watcher
-from mlrsnet.nets import DecayNet, ReadingNet, ScheduleNet
 from mlrsnet.schedule import Schedule
 
 RECORD = "horizon.json"
@@ -55,15 +50,19 @@ def learn_greedy(
 ) -> tuple[Schedule, Record]:
     """Learn one step ahead and write the schedule to `out`; return it with the record of the training."""
     folder = learning_folder(out)
-    record = loop.run(spec.run_spec(), folder, device=device, root=root, watchers=watchers)
-    if record.status != records.FINISHED:
-        raise ValueError(
-            f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
-        )
-    schedule = Schedule.load(folder / records.SCHEDULE)
-    schedule.save(out)
-    shutil.rmtree(folder)
-    return schedule, record
+    first = current().is_first
+    with held_file(out) if first else nullcontext():
+        learning_folder(out)  # again: another process may have written the file meanwhile
+        record = loop.run(spec.run_spec(), folder, device=device, root=root, watchers=watchers)
+        if record.status != records.FINISHED:
+            raise ValueError(
+                f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
+            )
+        if first:
+            Schedule.load(folder / records.SCHEDULE).save(out)
+            remove_folder(folder)
+        current().wait()
+    return Schedule.load(out), record
 
 
 def learn_horizon(
@@ -73,14 +72,25 @@ def learn_horizon(
     device: str = "auto",
     root: Path | None = None,
     on_generation: OnGeneration | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Schedule, Path]:
-    """Learn from whole trainings and write the schedule to `out`; return it with the path of its record, beside `out`."""
-    folder = learning_folder(out)
-    schedule, _ = learn(spec, folder, device=device, root=root, on_generation=on_generation)
-    schedule.save(out)
-    record = out.with_name(out.name + ".json")
-    shutil.copy(folder / RECORD, record)
-    shutil.rmtree(folder)
+    """Learn from whole trainings and write the schedule to `out`; return it with the path of its record, beside `out`.
+
+    Args:
+        spec: what to learn from.
+        out: a new file for the schedule.
+        device, root: see `run`.
+        on_generation: called with the trainer after each generation.
+        executor: where a generation's trainings run; in this process if None.
+    """
+    folder, record = learning_folder(out), out.with_name(out.name + ".json")
+    with held_file(out):
+        learning_folder(out)  # again: another process may have written the file meanwhile
+        with (executor or Executor(jobs=1)).crew(device) as crew:
+            schedule, _ = learn(spec, folder, device=device, root=root, on_generation=on_generation, crew=crew)
+        schedule.save(out)
+        write_atomically(record, read_bytes(folder / RECORD, LARGEST_LINES))
+        remove_folder(folder)
     return schedule, record
 
 
@@ -92,16 +102,32 @@ def learn(
     root: Path | None = None,
     on_generation: OnGeneration | None = None,
     checkpoint_seconds: float = 60.0,
+    crew: Crew | None = None,
 ) -> tuple[Schedule, HorizonTrainer]:
     """Run all generations, keeping everything in `folder`. An interrupted folder is continued, a finished one only read.
+
+    Args:
+        spec, device, root, on_generation: see `learn_horizon`.
+        folder: for everything.
+        checkpoint_seconds: a kill loses about this much work at most.
+        crew: trains each generation, with the same result for any number of processes; this process if None.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C or SIGTERM; what was done is saved in the folder.
         RunInUseError: if another process uses the folder.
     """
-    trainer = build(spec, resolve(device), root)
+    if current().count > 1:
+        raise ValueError(
+            f"the objective horizon must be learned in one process, got {current().count} from torchrun: start it without it, "
+            "or spread its trainings with --executor ray"
+        )
+    is_apart = crew is not None and crew.workers.apart
+    trainer = build(spec, resolve("cpu" if is_apart else device), root)
+    if crew is not None and is_apart:
+        trainer.helpers = CrewHelpers(crew, spec, root)
     with held(folder), PoliteStop() as stop:
-        run = _Run(spec, trainer, folder)
+        where = crew.workers.describe() if crew is not None else device_name(trainer.device)
+        run = _Run(spec, trainer, folder, where)
 
         def after(trainer: HorizonTrainer) -> None:
             if on_generation is not None:
@@ -111,63 +137,13 @@ def learn(
             if stop.asked and trainer.number < trainer.generations:
                 raise KeyboardInterrupt
 
-        if trainer.number < trainer.generations:
+        if trainer.number >= trainer.generations:
+            run.restore_files()
+        else:
+            run.save()  # a folder that cannot be written fails before the work, not after
             trainer.run(max(COMPARE_EVERY, spec.generations // COMPARISONS), after)
             run.save()
     return trainer.schedule(), trainer
-
-
-def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> HorizonTrainer:
-    """The trainer that a spec describes."""
-    sampler, held_out = _samplers(spec, root)
-    options = f", {spec.task_options}" if spec.task_options else ""
-    net, gamma = _begin(spec)
-    return HorizonTrainer(
-        sampler,
-        generations=spec.generations,
-        net=net,
-        gamma=gamma,
-        average=spec.average,
-        tasks_per_generation=spec.tasks,
-        members=spec.members,
-        sigma=spec.sigma,
-        meta_lr=spec.meta_lr,
-        utility=spec.utility,
-        fitness=spec.fitness,
-        held_out=held_out,
-        held_out_tasks=spec.held_out,
-        seed=spec.seed,
-        device=device,
-        name=spec.name,
-        learned_on=f"small trainings on {spec.task}{options}, seed {spec.seed}",
-    )
-
-
-def _begin(spec: HorizonSpec) -> tuple[ScheduleNet, Gamma]:
-    """The network to start from, and the range of its LRs."""
-    if spec.begin is None:
-        gamma = Gamma("relative" if spec.relative else "fixed", value=spec.gamma)
-        kind = NETWORKS[spec.network]
-        return default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=kind), gamma
-    schedule = Schedule.load(spec.begin)
-    if type(schedule.net) is not DecayNet:
-        return schedule.net, schedule.card.gamma
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(spec.seed)
-        return ReadingNet(*schedule.net.powers.tolist()), schedule.card.gamma
-
-
-def _samplers(spec: HorizonSpec, root: Path | None) -> tuple[Sampler, Sampler | None]:
-    """Tasks to learn from, and tasks to measure on where these come from elsewhere."""
-    if spec.task == UNIVERSAL:
-        return distribution(root)
-    if spec.task == TABLE:
-        options = spec.task_options
-        horizons = tuple(options.get("horizons", KindSampler.horizons))
-        return KindSampler(horizons, options.get("families", FAMILIES), root), None
-    other = spec.held_out_options
-    held_out = None if other is None else inner_tasks(spec.task, root, **other)
-    return inner_tasks(spec.task, root, **spec.task_options), held_out
 
 
 def before_this_process(trainer: HorizonTrainer) -> int:
@@ -179,41 +155,66 @@ def before_this_process(trainer: HorizonTrainer) -> int:
 class _Run:
     """The files of a full-horizon meta-training."""
 
-    def __init__(self, spec: HorizonSpec, trainer: HorizonTrainer, folder: Path) -> None:
+    def __init__(self, spec: HorizonSpec, trainer: HorizonTrainer, folder: Path, device: str) -> None:
         self.spec, self.trainer, self.folder = asdict(spec), trainer, folder
         self.seconds, self.saved_at = 0.0, time.perf_counter()
         self.sessions: list[dict[str, Any]] = []
-        if (folder / records.CHECKPOINT).is_file():
-            self._restore(folder / records.CHECKPOINT)
-        where = {"versions": {"mlrsnet": __version__, **versions()}, "device": device_name(trainer.device)}
+        if checkpoint.exists(folder):
+            self._restore()
+        where = {"versions": {"mlrsnet": __version__, **versions()}, "device": device}
         self.sessions.append({**where, "commit": records.commit(), "from_generation": trainer.number})
 
     def save(self) -> None:
         now = time.perf_counter()
         self.seconds, self.saved_at = self.seconds + now - self.saved_at, now
-        known = {"spec": self.spec, "sessions": self.sessions, "seconds": round(self.seconds, 1)}
-        content = io.BytesIO()
-        torch.save({**known, "trainer": self.trainer.state_dict()}, content)
-        write_atomically(self.folder / records.CHECKPOINT, content.getvalue())
-        write_atomically(self.folder / RECORD, records.dumps({**known, **self._results()}, indent=1).encode())
+        checkpoint.write(self.folder, {**self._known(self.sessions), "trainer": self.trainer.state_dict()})
+        self._write_files(self.sessions)
+
+    def restore_files(self) -> None:
+        """Write what a finished run's folder should hold beside its checkpoint, if it does not: a kill or damage came between."""
+        *earlier, _ = self.sessions
+        if not self._is_written(earlier):
+            self._write_files(earlier)
+
+    def _known(self, sessions: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"spec": self.spec, "sessions": sessions, "seconds": round(self.seconds, 1)}
+
+    def _text(self, sessions: list[dict[str, Any]]) -> bytes:
+        return records.dumps({**self._known(sessions), **self._results()}, indent=1).encode()
+
+    def _write_files(self, sessions: list[dict[str, Any]]) -> None:
+        write_atomically(self.folder / RECORD, self._text(sessions))
         self.trainer.schedule().save(self.folder / records.SCHEDULE)
 
-    def _restore(self, path: Path) -> None:
+    def _is_written(self, sessions: list[dict[str, Any]]) -> bool:
+        """Whether record and schedule are there, and are those of the checkpoint."""
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-            spec, trainer = state["spec"], state["trainer"]
+            schedule = Schedule.load(self.folder / records.SCHEDULE)
+            is_same = schedule.fingerprint() == self.trainer.schedule().fingerprint()
+            return is_same and read_bytes(self.folder / RECORD, LARGEST_LINES) == self._text(sessions)
+        except (ValueError, OSError):
+            return False
+
+    def _restore(self) -> None:
+        state = checkpoint.read(self.folder)
+        try:
+            spec, trainer = dict(state["spec"]), state["trainer"]
             self.seconds, self.sessions = state["seconds"], state["sessions"]
         except Exception as error:  # a file that is not a checkpoint can fail in any way
-            raise ValueError(
-                f"{path} is not a checkpoint of this run ({type(error).__name__}): delete it to start over"
-            ) from None
+            raise checkpoint.other(self.folder, error) from None
+        spec = {"together": 0, **spec}  # older checkpoints do not name it
         different = [name for name, value in self.spec.items() if spec.get(name) != value]
         if different:
             raise ValueError(
-                f"{path.parent} holds a run with another spec (different: {', '.join(different)}): write to another file, or "
+                f"{self.folder} holds a run with another spec (different: {', '.join(different)}): write to another file, or "
                 "delete the folder"
             )
-        self.trainer.load_state_dict(trainer)
+        try:
+            self.trainer.load_state_dict(trainer)
+        except ValueError as error:
+            raise ValueError(
+                f"the checkpoint in {self.folder} does not fit this run ({reason(error)}), or delete it to start over"
+            ) from None
 
     def _results(self) -> dict[str, Any]:
         trainer = self.trainer

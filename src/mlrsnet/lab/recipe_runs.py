@@ -1,24 +1,29 @@
 """Make the runs of one recipe, or compute one study. Called again, it continues; finished runs are not repeated."""
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mlrsnet import __version__, _check
 from mlrsnet._files.storage import ScheduleError, write_atomically
+from mlrsnet._files.untrusted import read_json, reason
 from mlrsnet.card import versions
 from mlrsnet.lab import datasets, records
-from mlrsnet.lab.devices import device_name, resolve
+from mlrsnet.lab.devices import reproducible, resolve
+from mlrsnet.lab.executors import Crew, Here, Place, Work, Workers
 from mlrsnet.lab.jobs import Job, choose, choose_cells, numbered, with_options
+from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.loop import run
-from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, Choice, Recipe
+from mlrsnet.lab.plan import Plan, Step, failed_record
+from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES, Recipe
 from mlrsnet.lab.records import RECIPE, STUDY, Record
+from mlrsnet.lab.relay import Relay, Replay
 from mlrsnet.lab.several import Planned, Watch
 from mlrsnet.lab.spec import RunSpec
+from mlrsnet.lab.stepper import Stepper
 
 
 def run_recipe(
@@ -32,6 +37,8 @@ def run_recipe(
     root: Path | None = None,
     watch: Watch = lambda one: (),
     tell: Callable[[str], object] = lambda line: None,
+    crew: Crew | None = None,
+    checkpoint_seconds: float = 20.0,
 ) -> list[Record]:
     """Make the runs of a recipe below `out`.
 
@@ -47,39 +54,94 @@ def run_recipe(
         device, root: see `run`.
         watch: returns the watchers of a run.
         tell: is called with one line before the first training: how many there are, where, and what is left out.
+        crew: makes the runs, on its own device; this process if None. See `Executor`.
+        checkpoint_seconds: see `run`.
     """
     recipe = RECIPES[_check.one_of("recipe", name, RECIPES)]
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
-    place = resolve(device)  # a wrong device, or missing data, leaves no files behind
+    crew = Crew(Here(device)) if crew is None else crew  # a wrong device, or missing data, leaves no files behind
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
     absent = _absent(jobs, root)
     jobs = numbered([(job.cell, job.seed) for job in jobs if job.cell.column not in absent])
     missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
-    tell(_outlook(recipe, scale, jobs, missing | absent, place))
+    tell(_outlook(recipe, scale, jobs, missing | absent, crew.workers))
     write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known, absent), indent=1).encode())
-
-    def make(job: Job, options: dict[str, Any]) -> Record:
-        labels = {"recipe": recipe.name, "scale": scale, "row": job.cell.row, "column": job.cell.column}
-        planned = Planned(with_options(job.spec, options), out / job.cell.folder(job.seed), job.title)
-        try:
-            return run(planned.spec, planned.folder, device=device, root=root, labels=labels, watchers=watch(planned))
-        except (RuntimeError, ScheduleError, ImportError) as error:
-            return _failed(planned.spec, labels, planned.folder, error)
-
-    return _in_turn(jobs, recipe.seeds[0], make)
+    plan = Plan(jobs, recipe.seeds[0], shared_starts=crew.workers.size > 1)
+    _Campaign(recipe.name, scale, out, root, checkpoint_seconds, plan, watch).run(crew)
+    return plan.records(jobs)
 
 
-def _in_turn(jobs: Sequence[Job], trial_seed: int, make: Callable[[Job, dict[str, Any]], Record]) -> list[Record]:
-    """Every job; before the first of a row and column, the trials that choose its setting, always with the same seed."""
-    found, settings = [], dict[tuple[str, str], dict[str, Any] | None]()
-    for job in jobs:
-        cell = job.cell.row, job.cell.column
-        if cell not in settings:
-            settings[cell] = _best([make(trial, {}) for trial in job.trials(trial_seed)], job.cell.choice)
-        options = settings[cell]
-        found.append(_without_choice(job) if options is None else make(job, options))
-    return found
+class _Campaign:
+    """The runs of a plan, given to a crew."""
+
+    def __init__(
+        self, recipe: str, scale: str, out: Path, root: Path | None, seconds: float, plan: Plan, watch: Watch
+    ) -> None:
+        self.recipe, self.scale, self.out, self.seconds = recipe, scale, out, seconds
+        self.root, self.plan, self.watch = datasets.data_root(root), plan, watch
+        self.steps: dict[str, tuple[Step, Planned]] = {}
+        self.replays: dict[str, Replay] = {}
+
+    def run(self, crew: Crew) -> None:
+        """Make all runs, each as soon as it can begin and somebody is free."""
+        for done in crew.run(self._take, lambda work, event: self.replays[work.name](event)):
+            step, planned = self.steps.pop(done.work.name)
+            record: Record | None = done.value
+            if done.lost is not None:
+                record = failed_record(planned.spec, self._labels(step.job), str(done.lost))
+            if record is not None and not step.is_start:
+                record = replace(
+                    record, folder=planned.folder
+                )  # as it was asked for: a worker knows absolute paths only
+            self.plan.done(step, record)
+            del self.replays[done.work.name]
+
+    def _take(self) -> Work | None:
+        taken = self.plan.take()
+        if taken is None:
+            return None
+        step, options = taken
+        job = step.job
+        planned = Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), job.title)
+        self.steps[step.name] = step, planned
+        self.replays[step.name] = Replay(lambda worker: self.watch(_titled(planned, worker)))
+        if step.is_start:
+            return Work(step.name, make_start, (planned.spec, self.root))
+        arguments = (planned.spec, planned.folder.absolute(), self.root, self._labels(job), self.seconds)
+        return Work(step.name, make_run, arguments, polite=True, again=(RunInUseError,))
+
+    def _labels(self, job: Job) -> dict[str, str]:
+        return {"recipe": self.recipe, "scale": self.scale, "row": job.cell.row, "column": job.cell.column}
+
+
+def _titled(planned: Planned, worker: str) -> Planned:
+    return replace(planned, title=f"{planned.title} ({worker})") if worker else planned
+
+
+def make_run(
+    place: Place, spec: RunSpec, folder: Path, root: Path, labels: dict[str, str], checkpoint_seconds: float
+) -> Record:
+    """Make one run, in whichever process. One that fails on its own is recorded as failed."""
+    try:
+        return run(
+            spec,
+            folder,
+            device=place.device,
+            root=root,
+            labels=labels,
+            watchers=[Relay(place.tell)],
+            checkpoint_seconds=checkpoint_seconds,
+        )
+    except (RuntimeError, ScheduleError, ImportError) as error:
+        return _failed(spec, labels, folder, error)
+
+
+def make_start(place: Place, spec: RunSpec, root: Path) -> None:
+    """Make the weights that a run starts from, which are kept. If that fails, the run itself will say so."""
+    device = resolve(place.device)
+    with suppress(RuntimeError, ScheduleError, ImportError), reproducible(device, spec.deterministic):
+        Stepper(spec, device, root).close()
 
 
 def run_study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
@@ -99,9 +161,9 @@ def run_study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
     return out / STUDY
 
 
-def _outlook(recipe: Recipe, scale: str, jobs: Sequence[Job], left_out: Mapping[str, str], device: torch.device) -> str:
-    told = f"{recipe.name}, scale {scale}: {jobs[-1].total if jobs else 0} trainings on {device_name(device)}"
-    if device.type == "cpu" and scale not in recipe.for_cpu:
+def _outlook(recipe: Recipe, scale: str, jobs: Sequence[Job], left_out: Mapping[str, str], workers: Workers) -> str:
+    told = f"{recipe.name}, scale {scale}: {jobs[-1].total if jobs else 0} trainings on {workers.describe()}"
+    if workers.device == "cpu" and scale not in recipe.for_cpu:
         told += ", though this scale is for a GPU (`--scale smoke` is for a CPU)"
     return told + "".join(f"; left out: {name} ({reason})" for name, reason in left_out.items())
 
@@ -122,44 +184,13 @@ def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
     return absent
 
 
-def _best(trials: Sequence[Record], choice: Choice | None) -> dict[str, float] | None:
-    """The value with the best validation result, as an option; None if all trials failed."""
-    if choice is None:
-        return {}
-
-    def rank(record: Record) -> float:
-        value = record.result.get("val_metric") if record.status == records.FINISHED and record.result else None
-        if value is None:
-            return math.inf
-        return -float(value) if record.data["metric"]["better"] == "higher" else float(value)
-
-    ranks = [rank(record) for record in trials]
-    if min(ranks) == math.inf:
-        return None
-    return {choice.option: choice.values[ranks.index(min(ranks))]}
-
-
-def _without_choice(job: Job) -> Record:
-    """A failed record, not written, for a job whose trials all failed."""
-    choice, spec = job.cell.choice, job.spec
-    assert choice is not None
-    values = ", ".join(f"{value:g}" for value in choice.values)
-    labels = {"row": job.cell.row, "column": job.cell.column}
-    return _failed_record(spec, labels, f"every trial failed: {choice.option} was one of {values}")
-
-
 def _failed(spec: RunSpec, labels: dict[str, str], folder: Path, error: Exception) -> Record:
     """The record that a failed run left. A run that failed before it wrote one gets one here."""
     if records.holds(folder):
         left = records.read(folder)
         if left.status == records.FAILED:
             return left
-    return _failed_record(spec, labels, f"{type(error).__name__}: {error}", folder)
-
-
-def _failed_record(spec: RunSpec, labels: dict[str, str], reason: str, folder: Path | None = None) -> Record:
-    data = {"status": records.FAILED, "spec": spec.to_dict(), "labels": labels, "error": reason}
-    return Record({"format": records.FORMAT, **data}, folder=folder)
+    return failed_record(spec, labels, f"{type(error).__name__}: {error}", folder)
 
 
 def _earlier(out: Path, file: str, name: str, scale: str) -> dict[str, Any]:
@@ -168,10 +199,10 @@ def _earlier(out: Path, file: str, name: str, scale: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        earlier = dict(records.loads(path.read_text()))
+        earlier = dict(read_json(path))
         there = earlier["name"], earlier["scale"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): delete it, or use another folder") from None
+        raise ValueError(f"{path} cannot be read ({reason(error)}): delete it, or use another folder") from None
     if there != (name, scale):
         raise ValueError(f"{out} holds {there[0]} at scale {there[1]}: use another folder")
     return earlier

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from mlrsnet import _check
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
 from mlrsnet.lab import records
+from mlrsnet.lab.executors import Counts, Executor
 from mlrsnet.lab.recipe_runs import run_recipe, run_study
 from mlrsnet.lab.recipes import RECIPES, STUDIES
 from mlrsnet.lab.records import Record
@@ -50,6 +51,9 @@ def reproduce(
     root: Path | None = None,
     watch: Watch = lambda one: (),
     tell: Callable[[str], object] = lambda line: None,
+    checkpoint_seconds: float = 20.0,
+    executor: Executor | None = None,
+    on_change: Callable[[Counts], object] = lambda counts: None,
 ) -> Reproduction:
     """Train a recipe, or compute a study, into `out`, and write the report, whose pictures need matplotlib.
 
@@ -58,25 +62,40 @@ def reproduce(
 
     Args:
         name: of a recipe or a study, or `all`.
-        scale, out, seeds, only, device, root, watch, tell: see `run_recipe`.
+        scale, out, seeds, only, device, root, watch, tell, checkpoint_seconds: see `run_recipe`.
+        executor: where the runs are made; one after the other on this machine if None.
+        on_change: called with the number of runs that are running, done and given again whenever one changes.
     """
     names = _check_request(name, only)
     if name == ALL and seeds is None and scale == "smoke":
         seeds = (0,)
     start, done = time.perf_counter(), Reproduction()
-    for one in names:
-        folder = out / one if name == ALL else out
-        if one in STUDIES:
-            run_study(one, scale, folder, seed=seeds[0] if seeds else 0)
-            continue
-        try:
-            done.records += run_recipe(
-                one, scale, folder, seeds=seeds, only=only, device=device, root=root, watch=watch, tell=tell
-            )
-        except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
-            if name != ALL:
-                raise
-            done.failures.append(f"{one}: {error}")
+    is_study = name in STUDIES  # computed here
+    with (Executor() if is_study or executor is None else executor).crew(
+        "cpu" if is_study else device, on_change
+    ) as crew:
+        for one in names:
+            folder = out / one if name == ALL else out
+            if one in STUDIES:
+                run_study(one, scale, folder, seed=seeds[0] if seeds else 0)
+                continue
+            try:
+                done.records += run_recipe(
+                    one,
+                    scale,
+                    folder,
+                    seeds=seeds,
+                    only=only,
+                    root=root,
+                    watch=watch,
+                    tell=tell,
+                    crew=crew,
+                    checkpoint_seconds=checkpoint_seconds,
+                )
+            except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
+                if name != ALL:
+                    raise
+                done.failures.append(f"{one}: {error}")
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
     done.report, done.page = _report(out, tell)

@@ -69,7 +69,7 @@ def _plan(unfinished: list[Record], folder: Path, tell: Callable[[str], object])
 
 def describe_run(record: Record) -> str:
     """What a run trains, in a few words: its place in a recipe's table, or the names in its spec."""
-    labels = record.data.get("labels") or {}
+    labels = record.entry("labels")
     place = [str(labels[key]) for key in ("column", "row") if key in labels]
     if place:
         return " ".join([*place, f"seed {record.spec.get('seed')}"])

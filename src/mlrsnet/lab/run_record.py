@@ -21,7 +21,8 @@ TRACE_POINTS = 1000
 
 def begin(stepper: Stepper, labels: dict[str, str], earlier: Record | None) -> Record:
     """A record without epochs; it keeps the labels, start time and sessions of an earlier part of the same run."""
-    record = Record(_heading(stepper, labels), [], {"step": [], "loss": [], "lr": []}, stepper.folder)
+    folder = stepper.folder if stepper.processes.is_first else None
+    record = Record(_heading(stepper, labels), [], {"step": [], "loss": [], "lr": []}, folder)
     if earlier is not None:
         record.data.update({key: earlier.data[key] for key in ("labels", "timing")})
         record.data["sessions"] = [*earlier.data.get("sessions", []), *record.data["sessions"]]
@@ -34,6 +35,7 @@ def _heading(stepper: Stepper, labels: dict[str, str]) -> dict[str, Any]:
         "versions": {"mlrsnet": __version__, **versions()},
         "device": device_name(stepper.device),
         "commit": records.commit(),
+        **({"processes": stepper.processes.count} if stepper.processes.count > 1 else {}),
     }
     return {
         "format": records.FORMAT,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
+from mlrsnet._files.untrusted import parse_json, read_json, reason
 from mlrsnet.lab import datasets, methods, models
 from mlrsnet.lab import options as named
 from mlrsnet.lab.optimizers import OPTIMIZERS
@@ -112,10 +113,10 @@ class RunSpec:
     def from_json(cls, text: str) -> "RunSpec":
         """From JSON, as `to_json` writes it."""
         try:
-            values = json.loads(text)
+            values = parse_json(text)
         except ValueError as error:
             raise ValueError(
-                f'a run\'s spec must be JSON ({error}): write an object such as {{"task": "digits"}}'
+                f'a run\'s spec must be JSON ({reason(error)}): write an object such as {{"task": "digits"}}'
             ) from None
         return cls.from_dict(values)
 
@@ -123,12 +124,19 @@ class RunSpec:
     def from_file(cls, path: Path) -> "RunSpec":
         """From a .json file with a spec, or from a run's record.json."""
         try:
-            values = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"{path} cannot be read as a run's spec ({error})") from None
+            values = read_json(path)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{path} cannot be read as a run's spec ({reason(error)}): pass a .json file with one"
+            ) from None
         if isinstance(values, dict) and "spec" in values:
             values = values["spec"]
-        return cls.from_dict(values)
+        try:
+            return cls.from_dict(values)
+        except FileNotFoundError:
+            raise
+        except (ValueError, TypeError, OSError) as error:
+            raise ValueError(f"{path} is not a valid spec: {reason(error)}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON types."""

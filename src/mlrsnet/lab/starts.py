@@ -15,7 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet import _check
+from mlrsnet._files import checkpoints, seals
+from mlrsnet._files.seals import sealed
+from mlrsnet._files.untrusted import reason
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.lab import datasets, inputs
 from mlrsnet.lab.spec import RunSpec
 
@@ -50,15 +54,28 @@ class Start:
 def find(spec: RunSpec, device: torch.device, root: Path | None, train: Callable[[], Weights]) -> Start:
     """The kept weights of this training, or those that `train` returns, which are kept from now on."""
     path = datasets.data_root(root) / FOLDER / f"{_name(spec, device)}.pt"
+    kept = _kept(path)
+    if kept is not None:
+        return kept
+    content, weights = io.BytesIO(), train()
+    torch.save(weights, content)
+    write_atomically(path, sealed(content))
+    return Start(weights, _digest(weights))
+
+
+def _kept(path: Path) -> Start | None:
+    """The weights of a file; None if there is none, or it is damaged."""
     if not path.is_file():
-        content = io.BytesIO()
-        torch.save(train(), content)
-        write_atomically(path, content.getvalue())
+        return None
     try:
-        weights: Weights = torch.load(path, map_location="cpu", weights_only=True)
+        seals.check(path)
+        weights: Weights = checkpoints.load(path)
         return Start(weights, _digest(weights))
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # a damaged file can fail in any way
-        raise ValueError(f"{path} is damaged ({type(error).__name__}): delete it, and it is made again") from None
+        _check.warn(f"{path} is damaged ({type(error).__name__}: {reason(error)}): the weights are trained again")
+        return None
 
 
 def _name(spec: RunSpec, device: torch.device) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from mlrsnet._engine.capture import WARM_UP
@@ -15,6 +15,8 @@ from mlrsnet.lab.averaging import averages, evaluation_weights
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.graphs import Graphs
 from mlrsnet.lab.methods import Setting
+from mlrsnet.lab.parallel import in_parallel
+from mlrsnet.lab.processes import ALONE, Processes
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.starts import Start
 from mlrsnet.lab.trace import Trace
@@ -27,20 +29,27 @@ class Stepper:
 
     On a GPU a step is one CUDA graph (data, forward, backward, schedule, optimizer). A step that the host has to look at, such as
     a meta-update, uses a second graph for its gradients only.
+
+    With several processes, each has a stepper: DDP averages their gradients, and every step is eager.
     """
 
     def __init__(
-        self, spec: RunSpec, device: torch.device, root: Path | None = None, folder: Path | None = None
+        self,
+        spec: RunSpec,
+        device: torch.device,
+        root: Path | None = None,
+        folder: Path | None = None,
+        processes: Processes = ALONE,
     ) -> None:
-        self.spec, self.device, self.folder = spec, device, folder
-        self.dataset = datasets.load(spec.task, root=root, **spec.task_options)
+        self.spec, self.device, self.folder, self.processes = spec, device, folder, processes
+        self.dataset = processes.first_alone(lambda: datasets.load(spec.task, root=root, **spec.task_options))
         self.is_text = isinstance(self.dataset, datasets.TextDataset)
         start = self._start(root)  # before the seed: a kept start and a new one are followed by the same random numbers
         torch.manual_seed(spec.seed)
         self.model = self._model().to(device)
         if start is not None:
             start.put_into(self.model)
-        self.data = open_data(self.dataset, spec.batch_size, spec.sequence_length, spec.seed, device)
+        self.data = open_data(self.dataset, spec.batch_size, spec.sequence_length, spec.seed, device, processes)
         self.steps_per_epoch = self.data.train.steps
         self.total_steps = spec.epochs * self.steps_per_epoch
         options = spec.optimizer_options
@@ -57,6 +66,7 @@ class Stepper:
             self.optimizer.train()  # type: ignore[attr-defined]
         self.before = None if start is None else self._before(start)
         self.model.train()
+        self.parallel = self.model if processes.count == 1 else self._in_parallel()
 
     def step(self) -> None:
         """Train on the next batch."""
@@ -67,13 +77,14 @@ class Stepper:
         else:
             self.whole_step()
             self._eager_steps += 1
-            if self.device.type == "cuda" and self._eager_steps == WARM_UP:
+            if self.device.type == "cuda" and self._eager_steps == WARM_UP and self.processes.count == 1:
                 self.graphs = Graphs(self)
         self.step_count += 1
 
     def evaluate(self, *parts: str) -> dict[str, Score]:
         """Score the model on each part: `train`, `val`, `test`."""
         with self._evaluation_weights():
+            self.processes.copy_first(self.model.buffers())
             self.model.eval()
             with self._autocast():
                 found = {part: self.data.evaluate(self.model, part) for part in parts}
@@ -82,21 +93,24 @@ class Stepper:
 
     def close(self) -> None:
         """Free the device's memory now: the parts refer to each other, and the garbage collector may run late."""
-        del self.graphs, self.method, self.optimizer, self.model, self.data
+        del self.graphs, self.method, self.optimizer, self.parallel, self.model, self.data
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the next step depends on."""
+        """Everything the next step depends on. All processes have to call it; the first one's is complete."""
+        own = {
+            "train": self.data.train.state_dict(),
+            "val": self.data.val.state_dict(),
+            "calibration": self._calibration.state_dict() if self._calibration else {},
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
         return {
             "step": self.step_count,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "decider": self.method.state_dict(),  # the key of version 0.1, whose checkpoints still load
-            "train": self.data.train.state_dict(),
-            "val": self.data.val.state_dict(),
-            "calibration": self._calibration.state_dict() if self._calibration else {},
             "trace": self.trace.read(),
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            **(own if self.processes.count == 1 else {"processes": self.processes.gather(own)}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -107,40 +121,42 @@ class Stepper:
         for group in self.optimizer.param_groups:  # load_state_dict leaves LRs on the checkpoint's device
             group["lr"] = group["lr"].to(self.device) if isinstance(group["lr"], Tensor) else group["lr"]
         self.method.load_state_dict(state["decider"])
-        self.data.train.load_state_dict(state["train"])
-        self.data.val.load_state_dict(state["val"])
+        own = state if self.processes.count == 1 else state["processes"][self.processes.rank]
+        self.data.train.load_state_dict(own["train"])
+        self.data.val.load_state_dict(own["val"])
         if self._calibration:
-            self._calibration.load_state_dict(state["calibration"])
+            self._calibration.load_state_dict(own["calibration"])
         self.trace.restore(*state["trace"])
-        torch.set_rng_state(state["random"])
-        if self.device.type == "cuda" and state["random_cuda"] is not None:
-            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+        torch.set_rng_state(own["random"])
+        if self.device.type == "cuda" and own["random_cuda"] is not None:
+            torch.cuda.set_rng_state(own["random_cuda"], self.device)
 
     def gradients(self) -> Tensor:
-        """The next batch's loss; leaves its gradients in place, clipped if the spec says so."""
+        """The next batch's loss in all processes; leaves its gradients in place, clipped if the spec says so."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.train_loss()
         loss.backward()
         if self.spec.clip_norm is not None:
             clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
-        return loss.detach()
+        return self.processes.mean(loss.detach())
 
     def train_loss(self) -> Tensor:
         """The differentiable loss of the training batch that is ready."""
         with self._autocast():
-            return self.data.train.loss(self.model)
+            return self.data.train.loss(self.parallel)
 
     @torch.no_grad()
     def mean_train_loss(self) -> float:
         """The mean loss over one epoch of training batches, in evaluation mode. Changes nothing."""
         feed, total = self.data.calibration(), torch.zeros((), dtype=torch.float64, device=self.device)
+        self.processes.copy_first(self.model.buffers())
         self.model.eval()
         with self._autocast():
             for _ in range(feed.steps):
                 feed.prepare()
                 total += feed.loss(self.model)
         self.model.train()
-        return float(total) / feed.steps
+        return float(self.processes.mean(total)) / feed.steps
 
     def val_gradients(self) -> tuple[Tensor, Sequence[Tensor | None]]:
         """Loss and gradients of the next held-out batch. Changes nothing in the model except the random state."""
@@ -198,7 +214,25 @@ class Stepper:
             with first._evaluation_weights():
                 return {name: tensor.detach().cpu().clone() for name, tensor in first.model.state_dict().items()}
 
-        return starts.find(spec, self.device, root, train)
+        return self.processes.first_alone(lambda: starts.find(spec, self.device, root, train))
+
+    def _in_parallel(self) -> Any:
+        """The model under DDP, for methods that need one backward pass."""
+        if self.method.own_gradients:
+            raise ValueError(
+                f"schedule {self.spec.schedule!r} must train in one process, got {self.processes.count}: it differentiates twice, "
+                "which DDP cannot; start it without torchrun"
+            )
+        if self.processes.rank:  # until here all draw the same numbers; from here on, each its own dropout
+            torch.manual_seed((self.spec.seed + self.processes.rank * 2_654_435_761) % 2**32)
+        feed = self.data.calibration()
+
+        def some_loss(model: nn.Module) -> Tensor:
+            feed.prepare()
+            with self._autocast():
+                return feed.loss(model)
+
+        return in_parallel(self.model, self.device, some_loss)
 
     def _before(self, start: Start) -> dict[str, Any]:
         """What a record says of the weights that the training starts from: doing nothing would leave this."""
@@ -227,6 +261,7 @@ class Stepper:
             clip_norm=self.spec.clip_norm,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",
             folder=self.folder,
+            process_group=self.processes.group,
         )
 
     def _autocast(self) -> Any:

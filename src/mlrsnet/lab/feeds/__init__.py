@@ -8,16 +8,20 @@ from mlrsnet.lab.feeds.examples import ExampleData
 from mlrsnet.lab.feeds.pictures import PictureData
 from mlrsnet.lab.feeds.streamed import StreamedData
 from mlrsnet.lab.feeds.text import TextData
+from mlrsnet.lab.processes import ALONE, Processes
 
 __all__ = ["DeviceData", "Feed", "Score", "open_data"]
 
 
-def open_data(dataset: Dataset, batch_size: int, length: int, seed: int, device: torch.device) -> DeviceData:
-    """A dataset on a device; `length` is that of text sequences."""
+def open_data(
+    dataset: Dataset, batch_size: int, length: int, seed: int, device: torch.device, processes: Processes = ALONE
+) -> DeviceData:
+    """A dataset on a device; `length` is that of text sequences. `batch_size` is that of all processes together."""
+    processes.check_batch(batch_size)
     if isinstance(dataset, TextDataset):
-        return TextData(dataset, batch_size, length, device)
+        return TextData(dataset, batch_size, length, device, processes)
     if isinstance(dataset, ImageFolder):
-        return StreamedData(dataset, batch_size, seed, device)
+        return StreamedData(dataset, batch_size, seed, device, processes)
     if isinstance(dataset, ExampleDataset):
-        return ExampleData(dataset, batch_size, seed, device)
-    return PictureData(dataset, batch_size, seed, device)
+        return ExampleData(dataset, batch_size, seed, device, processes)
+    return PictureData(dataset, batch_size, seed, device, processes)

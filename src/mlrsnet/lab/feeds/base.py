@@ -5,6 +5,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from mlrsnet.lab.processes import Processes
+
 
 class Score(NamedTuple):
     """Mean loss over a part of the data, and what its records report: see `DeviceData.metric`."""
@@ -26,7 +28,10 @@ def rmse(unit: str) -> Metric:
 
 
 class Feed(Protocol):
-    """An endless stream of batches. Their order depends only on a seed and the position."""
+    """An endless stream of batches. Their order depends only on a seed and the position.
+
+    With several processes, each has its share of every batch.
+    """
 
     steps: int
 
@@ -71,6 +76,17 @@ def require_batch(part: str, batches: int, batch_size: int, available: str) -> N
         raise ValueError(
             f"batch_size must leave at least one full batch of the {part} data ({available}), got {batch_size}"
         )
+
+
+def val_batch(batch_size: int, available: int, processes: Processes) -> int:
+    """The size of a held-out batch: that of a training batch, or what there is, in equal shares."""
+    size = min(batch_size, available) // processes.count * processes.count
+    if available and not size:
+        raise ValueError(
+            f"the val data must have an example for each of {processes.count} processes, got {available}: hold out more "
+            "(`--option task.val_size=N`), or start fewer processes"
+        )
+    return size
 
 
 def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator]:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from mlrsnet.lab.datasets import ExampleDataset, Examples
-from mlrsnet.lab.feeds.base import ACCURACY, Metric, Score, require_batch, rmse, shuffled
+from mlrsnet.lab.feeds.base import ACCURACY, Metric, Score, require_batch, rmse, shuffled, val_batch
 from mlrsnet.lab.feeds.pictures import score, sums
+from mlrsnet.lab.processes import ALONE, Processes
 
 EVAL_BATCH = 2000
 SOME = slice(5000)
@@ -22,14 +23,22 @@ SOME = slice(5000)
 class ExampleFeed:
     """Random batches of one part. The order of an epoch is drawn at its start; a cursor on the device moves through it."""
 
-    def __init__(self, examples: Examples, part: str, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        examples: Examples,
+        part: str,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        processes: Processes = ALONE,
+    ) -> None:
         self.count, self.batch_size, self.seed = len(examples), batch_size, seed
         self.steps = self.count // batch_size
         require_batch(part, self.steps, batch_size, f"{self.count} examples")
         self.inputs, self.targets = examples.inputs.to(device), examples.targets.to(device)
         self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.in_batch = torch.arange(batch_size, device=device)
+        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
         self.position = 0
 
     def prepare(self) -> None:
@@ -65,10 +74,14 @@ class ExampleFeed:
 class ExampleData:
     """Examples on a device. Evaluation of `train` uses some of them."""
 
-    def __init__(self, dataset: ExampleDataset, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, dataset: ExampleDataset, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
+    ) -> None:
         self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
-        self.train = ExampleFeed(dataset.train, "train", batch_size, seed, device)
-        self.val = ExampleFeed(dataset.val, "val", min(batch_size, len(dataset.val)), seed + 2**32, device)
+        self.processes = processes
+        self.train = ExampleFeed(dataset.train, "train", batch_size, seed, device, processes)
+        size = val_batch(batch_size, len(dataset.val), processes)
+        self.val = ExampleFeed(dataset.val, "val", size, seed + 2**32, device, processes)
 
     @property
     def metric(self) -> Metric:
@@ -77,16 +90,17 @@ class ExampleData:
 
     def calibration(self) -> ExampleFeed:
         """See `DeviceData`."""
-        return ExampleFeed(self.dataset.train, "train", self.batch_size, self.seed + 2**33, self.device)
+        return ExampleFeed(self.dataset.train, "train", self.batch_size, self.seed + 2**33, self.device, self.processes)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, part: str) -> Score:
         """See `DeviceData`. Sums stay on the device until the end."""
         examples: Examples = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        pairs = zip(examples.inputs.split(EVAL_BATCH), examples.targets.split(EVAL_BATCH), strict=True)
-        for inputs, targets in pairs:
+        own = examples[self.processes.every]
+        for inputs, targets in zip(own.inputs.split(EVAL_BATCH), own.targets.split(EVAL_BATCH), strict=True):
             total += _sums(model(inputs.to(self.device)), targets.to(self.device))
+        total = self.processes.total(total)
         if self.dataset.num_classes is not None:
             return score(total, len(examples))
         loss = float(total[0]) / examples.targets.numel()

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
 from mlrsnet.lab.datasets import ImageDataset, Pictures
-from mlrsnet.lab.feeds.base import ACCURACY, Score, require_batch, shuffled
+from mlrsnet.lab.feeds.base import ACCURACY, Score, require_batch, shuffled, val_batch
+from mlrsnet.lab.processes import ALONE, Processes
 
 EVAL_BATCH = 1000
 SOME = slice(5000)
@@ -30,6 +31,7 @@ class PictureFeed:
         device: torch.device,
         *,
         augment: bool = False,
+        processes: Processes = ALONE,
     ) -> None:
         pictures: Pictures = getattr(dataset, part)
         self.count, self.batch_size, self.seed = len(pictures.labels), batch_size, seed
@@ -43,9 +45,8 @@ class PictureFeed:
         self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
         self.top, self.left, self.mirror = torch.zeros(3, self.count, dtype=torch.int64, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.in_batch, self.rows, self.columns = (
-            torch.arange(n, device=device) for n in (batch_size, self.height, self.width)
-        )
+        self.rows, self.columns = (torch.arange(n, device=device) for n in (self.height, self.width))
+        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
         self.position = 0
 
     def prepare(self) -> None:
@@ -114,31 +115,47 @@ class PictureData:
 
     metric = ACCURACY
 
-    def __init__(self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
+    ) -> None:
         self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
-        self.train = PictureFeed(dataset, "train", batch_size, seed, device, augment=True)
-        self.val = PictureFeed(dataset, "val", min(batch_size, len(dataset.val.labels)), seed + 2**32, device)
-        self.parts = {
-            name: Pictures(part.images.to(device), part.labels.to(device))
-            for name, part in (("val", dataset.val), ("test", dataset.test))
-        }
+        self.processes = processes
+        self.train = PictureFeed(dataset, "train", batch_size, seed, device, augment=True, processes=processes)
+        size = val_batch(batch_size, len(dataset.val.labels), processes)
+        self.val = PictureFeed(
+            dataset, "val", size, seed + 2**32, device, augment=dataset.augment_val, processes=processes
+        )
+        self.parts = {name: self._own(part) for name, part in (("val", dataset.val), ("test", dataset.test))}
         self.normalise = self.train.normalise
 
     def calibration(self) -> PictureFeed:
         """See `DeviceData`."""
-        return PictureFeed(self.dataset, "train", self.batch_size, self.seed + 2**33, self.device, augment=True)
+        return PictureFeed(
+            self.dataset,
+            "train",
+            self.batch_size,
+            self.seed + 2**33,
+            self.device,
+            augment=True,
+            processes=self.processes,
+        )
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, part: str) -> Score:
         """See `DeviceData`. Sums stay on the device until the end."""
-        if part == "train" and part not in self.parts:
-            some = self.dataset.train[SOME]
-            self.parts[part] = Pictures(some.images.to(self.device), some.labels.to(self.device))
+        whole: Pictures = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
+        if part not in self.parts:
+            self.parts[part] = self._own(whole)
         pictures = self.parts[part]
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         for images, labels in zip(pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True):
             total += sums(model(self.normalise(images)), labels)
-        return score(total, len(pictures.labels))
+        return score(self.processes.total(total), len(whole.labels))
+
+    def _own(self, pictures: Pictures) -> Pictures:
+        """This process's share, on the device."""
+        own = pictures[self.processes.every]
+        return Pictures(own.images.to(self.device), own.labels.to(self.device))
 
 
 def sums(logits: Tensor, labels: Tensor) -> Tensor:

@@ -9,16 +9,25 @@ from torch.nn.functional import cross_entropy
 
 from mlrsnet.lab.datasets import TextDataset
 from mlrsnet.lab.feeds.base import PERPLEXITY, Score, require_batch
+from mlrsnet.lab.processes import ALONE, Processes
 
 
 class TextFeed:
     """The text in `batch_size` columns. A step reads the next `length` rows and predicts the row after each."""
 
-    def __init__(self, tokens: Tensor, batch_size: int, length: int, device: torch.device, part: str) -> None:
-        self.columns = in_columns(tokens, batch_size).to(device)
+    def __init__(
+        self,
+        tokens: Tensor,
+        batch_size: int,
+        length: int,
+        device: torch.device,
+        part: str,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.columns = in_columns(tokens, batch_size)[:, processes.share(batch_size)].contiguous().to(device)
         self.steps = (len(self.columns) - 1) // length
         require_batch(part, self.steps, batch_size, f"{len(tokens)} tokens in sequences of {length}")
-        self.batch_size, self.length, self.device = batch_size, length, device
+        self.length, self.device = length, device
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.rows = torch.arange(length, device=device)
         self.memory: tuple[Tensor, ...] | None = None
@@ -35,7 +44,8 @@ class TextFeed:
     def loss(self, model: Any) -> Tensor:
         """See `Feed`."""
         if self.memory is None:
-            self.memory = model.initial_state(self.batch_size, self.device)
+            language_model = getattr(model, "module", model)  # DDP keeps it there
+            self.memory = language_model.initial_state(self.columns.shape[1], self.device)
         rows = self.cursor + self.rows
         inputs, targets = self.columns.index_select(0, rows), self.columns.index_select(0, rows + 1)
         self.cursor += self.length
@@ -47,7 +57,7 @@ class TextFeed:
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed`."""
-        return {"position": self.position, "memory": None if self.memory is None else list(self.memory)}
+        return {"position": self.position, "memory": None if self.memory is None else [t.cpu() for t in self.memory]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Feed`."""
@@ -62,28 +72,33 @@ class TextData:
 
     metric = PERPLEXITY
 
-    def __init__(self, dataset: TextDataset, batch_size: int, length: int, device: torch.device) -> None:
+    def __init__(
+        self, dataset: TextDataset, batch_size: int, length: int, device: torch.device, processes: Processes = ALONE
+    ) -> None:
         self.dataset, self.batch_size, self.length, self.device = dataset, batch_size, length, device
-        self.train = TextFeed(dataset.train, batch_size, length, device, "train")
-        self.val = TextFeed(dataset.val, batch_size, length, device, "val")
+        self.processes = processes
+        self.train = TextFeed(dataset.train, batch_size, length, device, "train", processes)
+        self.val = TextFeed(dataset.val, batch_size, length, device, "val", processes)
         parts = {"train": dataset.train[: len(dataset.test)], "val": dataset.val, "test": dataset.test}
         self.parts = {name: tokens.to(device) for name, tokens in parts.items()}
 
     def calibration(self) -> TextFeed:
         """See `DeviceData`."""
-        return TextFeed(self.dataset.train, self.batch_size, self.length, self.device, "train")
+        return TextFeed(self.dataset.train, self.batch_size, self.length, self.device, "train", self.processes)
 
     @torch.no_grad()
     def evaluate(self, model: Any, part: str) -> Score:
         """See `DeviceData`. Uses columns as in training, and leaves out the last tokens if they fill no row."""
-        columns = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
-        memory = model.initial_state(columns.shape[1], self.device)
+        everyone = in_columns(self.parts[part], min(self.batch_size, len(self.parts[part]) // 2))
+        columns = everyone[:, self.processes.every]
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        for begin in range(0, len(columns) - 1, self.length):
+        rows = len(columns) if columns.numel() else 0
+        memory = model.initial_state(columns.shape[1], self.device) if rows else ()
+        for begin in range(0, rows - 1, self.length):
             window = columns[begin : begin + self.length + 1]
             logits, memory = model(window[:-1], memory)
             total += cross_entropy(logits.flatten(0, 1).float(), window[1:].flatten(), reduction="sum")
-        loss = float(total) / columns[1:].numel()
+        loss = float(self.processes.total(total)) / everyone[1:].numel()
         return Score(loss, perplexity(loss))
 
 

@@ -6,8 +6,9 @@ A folder, which can be read while the run goes on and after it was killed:
                         digests of the user's files that it read
     epochs.jsonl        one line per epoch: losses, metrics, LR, seconds
     trace.json          loss and LR of about a thousand steps
-    checkpoint.pt       to resume from; removed when the run is finished
-    schedule.safetensors  what a meta-training learned
+    record.copy.json    a copy of these three with digests, for when one of them is damaged
+    checkpoint.pt       to resume from, with checkpoint.previous.pt for when it is damaged; removed when the run is finished
+    schedule.safetensors  what a meta-training learned; schedule.copy.safetensors is the same
 
 A pack, which `mlrsnet runs pack` makes from runs that have ended:
 
@@ -16,7 +17,8 @@ A pack, which `mlrsnet runs pack` makes from runs that have ended:
 Two equal runs differ in dates, seconds and interruptions; these stand under `timing`, `sessions` and `seconds` only.
 """
 
-from mlrsnet.lab.records.folder import CHECKPOINT, EPOCHS, RECORD, SCHEDULE, TRACE, write
+from mlrsnet.lab.records.copies import COPY
+from mlrsnet.lab.records.folder import CHECKPOINT, EPOCHS, RECORD, SCHEDULE, TRACE, restore, write
 from mlrsnet.lab.records.packs import PACK, pack, unpack
 from mlrsnet.lab.records.reading import file_of, find, holds, read, runs
 from mlrsnet.lab.records.record import (
@@ -41,6 +43,7 @@ CHOSEN = "chosen by validation"
 __all__ = [
     "CHECKPOINT",
     "CHOSEN",
+    "COPY",
     "DIVERGED",
     "ENDED",
     "EPOCHS",
@@ -64,6 +67,7 @@ __all__ = [
     "loads",
     "pack",
     "read",
+    "restore",
     "runs",
     "unpack",
     "write",

@@ -1,19 +1,22 @@
 """Many runs as one text file, a run per line: fewer files, and git shows which runs a commit changed.
 
 A line is one JSON object: `folder`, the run's folder relative to the pack, and under `record`, `epochs` and `trace` what its
-files held; a file that was not there has no key. Other files of a run, such as a schedule, stay where they are.
+files held; a file that was not there has no key. `sha256` is a digest of the rest, which lines of earlier versions lack. Other
+files of a run, such as a schedule, stay where they are.
 """
 
-import json
+import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.untrusted import LARGEST_LINES, inside, read_text, reason
+from mlrsnet._files.writing import write_atomically
+from mlrsnet.lab.records import copies
 from mlrsnet.lab.records import folder as files
 from mlrsnet.lab.records.record import Record, check
-from mlrsnet.lab.records.text import dumps
+from mlrsnet.lab.records.text import dumps, loads
 
 PACK = "runs.jsonl"
 PARTS = {"record": files.RECORD, "epochs": files.EPOCHS, "trace": files.TRACE}
@@ -39,9 +42,14 @@ def unpack(path: Path) -> list[Path]:
     """Write the runs of a pack into folders again and remove the pack; returns the folders."""
     places = index(path)
     runs = [read(path, place) for place in places]  # a damaged line stops this before anything is written
+    for place in places:
+        if not inside(path.parent, place):
+            raise ValueError(
+                f"the run {place!r} of {path} must lie below its folder, got a link that leaves it: remove the link"
+            )
     for run in runs:
         assert run.folder is not None
-        _write_files(json.loads(places[run.folder.relative_to(path.parent).as_posix()]), run)
+        _write_files(loads(places[run.folder.relative_to(path.parent).as_posix()]), run)
     path.unlink()
     return [run.folder for run in runs if run.folder is not None]
 
@@ -56,26 +64,35 @@ def read(path: Path, place: str) -> Record:
 def index(path: Path) -> dict[str, str]:
     """The lines of a pack by the run's folder; a damaged one by the pack's name and its number, as `runs.jsonl:3`."""
     stat = path.stat()
-    return _index(path, stat.st_mtime_ns, stat.st_size)
+    return _index(path, stat.st_mtime_ns, stat.st_size, stat.st_ino)  # a clock can show the same time again
 
 
 @lru_cache(maxsize=64)
-def _index(path: Path, changed: int, size: int) -> dict[str, str]:
+def _index(path: Path, changed: int, size: int, inode: int) -> dict[str, str]:
     found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text().rstrip("\n").split("\n"), 1):
+    for number, line in enumerate(_text(path).rstrip("\n").split("\n"), 1):
         place = _place(line)
         found[f"{PACK}:{number}" if place is None or place in found else place] = line
     return found
 
 
+def _text(path: Path) -> str:
+    try:
+        return read_text(path, LARGEST_LINES)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({reason(error)}): restore it, or delete it") from None
+
+
 def _place(line: str) -> str | None:
     """The run's folder; None where the line names none below the pack."""
     try:
-        place = json.loads(line)["folder"]
-        inside = isinstance(place, str) and place and not PurePosixPath(place).is_absolute()
-        return place if inside and ".." not in PurePosixPath(place).parts else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        place = loads(line)["folder"]
+    except (ValueError, KeyError, TypeError):
         return None
+    if not isinstance(place, str) or not place.isprintable() or PurePosixPath(place).is_absolute():
+        return None
+    plain = PurePosixPath(place).as_posix() == place  # no second name for a folder, such as ./a
+    return place if place and plain and ".." not in PurePosixPath(place).parts else None
 
 
 def _parse(line: str, path: Path, place: str) -> dict[str, Any]:
@@ -83,8 +100,12 @@ def _parse(line: str, path: Path, place: str) -> dict[str, Any]:
     if place.startswith(f"{PACK}:"):
         where = f"line {place.removeprefix(f'{PACK}:')} of {path}"
         raise ValueError(f"{where} is damaged, or repeats a run: restore the file, or delete the line")
-    data = json.loads(line)
-    check(data.get("record"), f"the run {place} in {path}")
+    data = loads(line)
+    if data.get("sha256", (found := _digest(data))) != found:
+        raise ValueError(
+            f"the run {place} in {path} is damaged (its digest does not match): restore the file, or delete the line"
+        )
+    check(data.get("record"), f"the run {place} in {path}", data.get("epochs", []), data.get("trace"))
     return dict(data)
 
 
@@ -111,7 +132,14 @@ def _line(place: str, run: Record) -> str:
     assert run.folder is not None
     parts = {"record": run.data, "epochs": run.epochs, "trace": run.trace}
     there = {key: parts[key] for key, name in PARTS.items() if (run.folder / name).is_file()}
-    return dumps({"folder": place, **there})
+    line = {"folder": place, **there}
+    return dumps(line | {"sha256": _digest(line)})
+
+
+def _digest(line: dict[str, Any]) -> str:
+    """Of a run's line, without its digest."""
+    content = {key: value for key, value in line.items() if key != "sha256"}
+    return hashlib.sha256(dumps(content).encode()).hexdigest()
 
 
 def _write_files(line: dict[str, Any], run: Record) -> None:
@@ -125,7 +153,7 @@ def _write_files(line: dict[str, Any], run: Record) -> None:
 def _remove(run: Record, root: Path) -> None:
     """The files that are in the pack now, and folders that this leaves empty."""
     assert run.folder is not None
-    for name in PARTS.values():
+    for name in (*PARTS.values(), copies.COPY):
         (run.folder / name).unlink(missing_ok=True)
     for folder in (run.folder, *run.folder.parents):
         if folder == root or any(folder.iterdir()):

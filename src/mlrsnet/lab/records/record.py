@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlrsnet._files.untrusted import one_line
+
 FORMAT = 1
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"
 ENDED = (FINISHED, DIVERGED)
@@ -41,7 +43,12 @@ class Record:
     @property
     def result(self) -> dict[str, Any]:
         """Last-epoch and best metric, losses; empty before the first evaluation."""
-        return dict(self.data.get("result") or {})
+        return self.entry("result")
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """A copy of an object in the record; empty if there is none, or something else."""
+        found = self.data.get(name)
+        return dict(found) if isinstance(found, dict) else {}
 
     def comparable(self) -> dict[str, Any]:
         """Everything that two equal runs share."""
@@ -50,10 +57,14 @@ class Record:
         return {"record": same, "epochs": epochs, "trace": self.trace}
 
 
-def check(data: Any, place: str) -> dict[str, Any]:
-    """The content of a record.json; one ValueError if it is no run, or one of a newer mlrsnet."""
+def check(data: Any, place: str, epochs: Any = (), trace: Any = None) -> dict[str, Any]:
+    """The content of a record.json; one ValueError if it, or what lies beside it, is no run, or one of a newer mlrsnet."""
     if not isinstance(data, dict) or not {"format", "status"} <= data.keys() or not isinstance(data.get("spec"), dict):
         raise ValueError(f"{place} cannot be read (no run record): restore it, or delete it")
     if data["format"] != FORMAT:
-        raise ValueError(f"{place} has format {data['format']!r}, this mlrsnet reads {FORMAT}: upgrade mlrsnet")
+        raise ValueError(
+            f"{place} has format {one_line(str(data['format']))}, this mlrsnet reads {FORMAT}: upgrade mlrsnet"
+        )
+    if not isinstance(epochs, list | tuple) or not isinstance(trace or {}, dict):
+        raise ValueError(f"{place} cannot be read (no list of epochs, or no trace): restore it, or delete it")
     return data

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlrsnet._files.storage import write_atomically
+from mlrsnet._files.writing import write_atomically
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.markdown import markdown
 from mlrsnet.lab.report.page import page
@@ -19,8 +19,8 @@ def read_report(folder: Path) -> Report:
 def save_report(report: Report, out: Path) -> tuple[Path, Path]:
     """Write `report.html` and `report.md` into the folder `out`."""
     html, text = out / HTML, out / MARKDOWN
-    write_atomically(html, page(report).encode())
-    write_atomically(text, markdown(report).encode())
+    write_atomically(html, page(report).encode(errors="replace"))  # records may hold halves of characters
+    write_atomically(text, markdown(report).encode(errors="replace"))
     return html, text
 
 

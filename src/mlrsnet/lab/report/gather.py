@@ -1,12 +1,12 @@
 """What lies below a folder: runs, the recipes they belong to, and what could not be read."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mlrsnet._files.untrusted import read_json, reason
 from mlrsnet.lab import records
 from mlrsnet.lab.records import RECIPE, STUDY
 from mlrsnet.lab.report.numbers import Stat, number
@@ -124,14 +124,14 @@ def _read_all(
 ) -> Iterator[tuple[Path, T]]:
     for path in paths:
         try:
-            yield path.parent, parse(json.loads(path.read_text()))
+            yield path.parent, parse(read_json(path))
         except (ValueError, OSError, RecursionError) as error:
             unreadable.append((path.relative_to(root).as_posix(), _reason(error, root)))
 
 
 def _reason(error: Exception, root: Path) -> str:
     # Paths relative to the folder: the same runs elsewhere give the same page.
-    return str(error).replace(f"{root}/", "")
+    return reason(error).replace(f"{root}/", "")
 
 
 def _home(root: Path, run: Run, plans: dict[Path, Plan]) -> tuple[Path, str, str] | None:

@@ -9,6 +9,7 @@ from rich.progress import Progress, TaskID
 
 from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.board import Board, MetaTrainingBoard
+from mlrsnet.lab.executors import Executor
 from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec, MetaSpec
 from mlrsnet.lab.meta_training import before_this_process, learn_greedy, learn_horizon
 from mlrsnet.lab.screen.progress import Bar, bars
@@ -16,14 +17,21 @@ from mlrsnet.lab.screen.progress import Bar, bars
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def show_metatrain(spec: MetaSpec, out: Path, device: str, root: Path | None, tensorboard: bool) -> None:
+def show_metatrain(
+    spec: MetaSpec,
+    out: Path,
+    device: str,
+    root: Path | None,
+    tensorboard: bool,
+    executor: Executor | None = None,
+) -> None:
     """Learn a schedule into `out` with a progress bar; end with its card."""
     board = out.with_name(out.name + ".tensorboard") if tensorboard else None
     try:
         if isinstance(spec, GreedySpec):
             _show_greedy(spec, out, device, root, board)
         else:
-            _show_horizon(spec, out, device, root, board)
+            _show_horizon(spec, out, device, root, board, executor)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command continues where it stopped") from None
 
@@ -38,10 +46,12 @@ def _show_greedy(spec: GreedySpec, out: Path, device: str, root: Path | None, bo
     print(f"\nschedule: {out}")
 
 
-def _show_horizon(spec: HorizonSpec, out: Path, device: str, root: Path | None, board: Path | None) -> None:
+def _show_horizon(
+    spec: HorizonSpec, out: Path, device: str, root: Path | None, board: Path | None, executor: Executor | None
+) -> None:
     with bars(Console()) as progress, _board(board) as events:
         bar = MetaTrainingBar(progress, "learning", events)
-        schedule, record = learn_horizon(spec, out, device=device, root=root, on_generation=bar)
+        schedule, record = learn_horizon(spec, out, device=device, root=root, on_generation=bar, executor=executor)
     print(schedule.describe())
     print(f"\nschedule: {out}\nrecord:   {record}")
 

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from mlrsnet.lab.board import Board
+from mlrsnet.lab.executors import Counts
 from mlrsnet.lab.records import FINISHED, Record
 from mlrsnet.lab.several import Planned, Watch
 from mlrsnet.lab.watch import Watcher
@@ -49,6 +50,29 @@ def watchers(progress: Progress, tensorboard: bool, *more: Watcher) -> Watch:
     return watch
 
 
+class Total:
+    """A line about runs that are made at once; it appears with the second one."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task: TaskID | None = None
+
+    def __call__(self, counts: Counts) -> None:
+        """Update it."""
+        if self.task is None and counts.running > 1:
+            self.task = self.progress.add_task("all runs", total=None, now="", stays=True)
+        if self.task is not None:
+            again = f", {counts.again} tried again" if counts.again else ""
+            self.progress.update(self.task, now=f"{counts.running} running, {counts.done} done{again}")
+
+
+def make_room(progress: Progress) -> None:
+    """Take the oldest bars off the screen, first those of runs that have ended."""
+    bars = [task for task in progress.tasks if not task.fields.get("stays")]
+    for task in sorted(bars, key=lambda task: not task.finished)[: 1 - SHOWN]:
+        progress.remove_task(task.id)
+
+
 class Bar(Watcher):
     """One training's bar, counted in steps, with the loss, LR and metric of the last epoch."""
 
@@ -58,14 +82,13 @@ class Bar(Watcher):
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
         """Add the bar."""
-        for task in self.progress.tasks[: 1 - SHOWN]:
-            self.progress.remove_task(task.id)
+        make_room(self.progress)
         self.unit = record.data["metric"]["unit"]
         self.task = self.progress.add_task(self.title, total=total_steps, completed=step, now="")
 
     def steps(self, step: int) -> None:
         """Move the bar."""
-        self.progress.update(self.task, completed=step)
+        self._update(completed=step)
 
     def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
         """Show the epoch's numbers."""
@@ -73,10 +96,14 @@ class Bar(Watcher):
         metric = line.get("test_metric", math.nan)
         if math.isfinite(metric):
             words.append(f"{metric:.2f} %" if self.unit == "%" else f"ppl {metric:.1f}")
-        self.progress.update(self.task, completed=line["step"], now=" ".join(words))
+        self._update(completed=line["step"], now=" ".join(words))
         self.moved = True
 
     def end(self, record: Record) -> None:
         """Show the status of a run that did not finish, or was finished before."""
         if record.status != FINISHED or not self.moved:
-            self.progress.update(self.task, now=record.status + ("" if self.moved or not record.ended else " before"))
+            self._update(now=record.status + ("" if self.moved or not record.ended else " before"))
+
+    def _update(self, **changes: Any) -> None:
+        if self.task in self.progress.task_ids:  # not if it had to make room
+            self.progress.update(self.task, **changes)

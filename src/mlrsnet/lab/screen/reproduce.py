@@ -10,7 +10,7 @@ from mlrsnet.lab.recipes import RECIPES, SCALES, STUDIES
 from mlrsnet.lab.report import Report, write_report
 from mlrsnet.lab.report.studies import grids
 from mlrsnet.lab.reproduce import ALL, reproduce
-from mlrsnet.lab.screen.progress import bars, watchers
+from mlrsnet.lab.screen.progress import Total, bars, watchers
 from mlrsnet.lab.screen.tables import plain, summary
 
 
@@ -32,7 +32,8 @@ def show_reproduce(name: str, scale: str, out: Path, *, tensorboard: bool, **set
 
     try:
         with bars(console) as progress:
-            done = reproduce(name, scale, out, watch=watchers(progress, tensorboard), tell=tell, **settings)
+            watch, total = watchers(progress, tensorboard), Total(progress)
+            done = reproduce(name, scale, out, watch=watch, tell=tell, on_change=total, **settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the same command continues where it stopped, `mlrsnet report {out}` shows what there is"

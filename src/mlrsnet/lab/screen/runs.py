@@ -5,6 +5,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from mlrsnet._files.untrusted import printable
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import count_text
@@ -16,9 +17,9 @@ def show_runs(folder: Path) -> None:
     """One line per run below a folder, also for those that cannot be read."""
     runs = read_below(folder)
     if runs.found:
-        print("\n".join(run_lines(runs.found)))
+        print("\n".join(map(printable, run_lines(runs.found))))
     for message in runs.unreadable:
-        print(f"unreadable: {message}")
+        print(printable(f"unreadable: {message}"))
     if not runs.found and not runs.unreadable:
         print(f"There are no runs below {folder}: `mlrsnet train` and `mlrsnet reproduce` make some.")
 
@@ -28,13 +29,14 @@ def show_run(folder: Path) -> None:
     record = records.read(folder)
     for name, value in _in_words(record).items():
         if value:
-            print(_wrapped(f"{name:12} {value}"))
+            print(_wrapped(printable(f"{name:12} {value}")))
     if record.epochs:
         print(f"\n{'epoch':>5} {'LR':>9} {'train loss':>11} {'val loss':>9} {'test loss':>9} {'test metric':>11}")
-    for line in record.epochs[-5:]:
+    for line in (line for line in record.epochs[-5:] if isinstance(line, dict)):
         losses = [number(line.get(f"{part}_loss"), ".4f") for part in ("train", "val", "test")]
         rate, metric = number(line.get("lr"), ".3g"), number(line.get("test_metric"), ".2f")
-        print(f"{line.get('epoch', '?'):>5} {rate:>9} {losses[0]:>11} {losses[1]:>9} {losses[2]:>9} {metric:>11}")
+        epoch = printable(str(line.get("epoch", "?")))
+        print(f"{epoch:>5} {rate:>9} {losses[0]:>11} {losses[1]:>9} {losses[2]:>9} {metric:>11}")
     print(f"\neverything: {records.file_of(folder)}")
 
 
@@ -67,7 +69,7 @@ def _in_words(record: Record) -> dict[str, str]:
     rest = {
         key: value for key, value in spec.items() if key.removesuffix("_options") not in named and value is not None
     }
-    metric, timing = data.get("metric") or {}, data.get("timing") or {}
+    metric, timing = record.entry("metric"), record.entry("timing")
     unit = f" {metric['unit']}" if metric.get("unit") else ""
     return {
         "status": record.status,

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from mlrsnet import _check
-from mlrsnet.lab.devices import resolve
+from mlrsnet.lab.executors import Executor
 from mlrsnet.lab.table.columns import grid
 from mlrsnet.lab.table.compare import compare
 from mlrsnet.lab.table.file import Table, merged
 from mlrsnet.lab.table.fill import fill
-from mlrsnet.lab.table.kinds import FAMILIES, Kind, draw
+from mlrsnet.lab.table.kinds import FAMILIES, ROWS, Kind, draw
 
 
 def show_fill(
@@ -24,9 +24,10 @@ def show_fill(
     seconds: float | None,
     device: str,
     root: Path | None,
+    executor: Executor,
 ) -> None:
     """Fill a table, with a line for each training."""
-    chosen = [_check.one_of("families", family, FAMILIES) for family in families or FAMILIES]
+    chosen = [_check.one_of("families", family, (*FAMILIES, ROWS)) for family in families or FAMILIES]
     _check.whole_number("rows", rows)
     columns = grid()
     names = [str(column) for column in columns]
@@ -36,15 +37,13 @@ def show_fill(
         what = f"{kind.number:>6} {kind.family:12} {kind.optimizer:6} {kind.total_steps:>6} steps"
         print(f"{what}  best {fitness[best]:.3f} at {names[best]}", flush=True)
 
-    table = fill(
-        file,
-        [draw(number, horizons=horizons, families=chosen) for number in range(first, first + rows)],
-        columns,
-        device=resolve(device),
-        root=root,
-        seconds=float("inf") if seconds is None else _check.positive("seconds", seconds),
-        on_row=tell,
-    )
+    limit = float("inf") if seconds is None else _check.positive("seconds", seconds)
+    kinds = [draw(number, horizons=horizons, families=chosen) for number in range(first, first + rows)]
+    try:
+        with executor.crew(device) as crew:
+            table = fill(file, kinds, columns, root=root, seconds=limit, on_row=tell, crew=crew)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command continues where it stopped") from None
     print(f"{len(table)} trainings x {len(columns)} columns: {file}")
 
 

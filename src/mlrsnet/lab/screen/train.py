@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mlrsnet.lab.folders import run_folder
+from mlrsnet.lab.processes import launched
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.resume import resume
 from mlrsnet.lab.screen.progress import bars, watchers
@@ -48,6 +49,8 @@ def _resumable(folder: Path, root: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if launched().count > 1:
+            raise KeyboardInterrupt("the same torchrun command continues where it stopped") from None
         data = ["--data", str(root)] if root else []
         command = shlex.join(["mlrsnet", "runs", "resume", str(folder), *data])
         raise KeyboardInterrupt(f"continue with: {command}") from None

@@ -1,0 +1,96 @@
+"""Known vulnerabilities of what the tests are run with, as `requirements/dev.lock` pins it.
+
+    make audit
+
+pip-audit asks PyPI about each pinned version. It says "no known vulnerabilities" also where it could ask about none, so what it
+skipped is looked up again: PyPI's page of a package lists what is known about its newest version. A package that is pinned to an
+older version and that pip-audit skipped counts as not checked. The result goes to results/audit/audit.json.
+"""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+ROOT = Path(__file__).parents[1]
+LOCK, RECORD = ROOT / "requirements" / "dev.lock", ROOT / "results" / "audit" / "audit.json"
+PAGE = "https://pypi.org/pypi/{}/json"
+
+
+def pins(text: str) -> dict[str, str]:
+    """Names and versions in a lock file.
+
+    >>> pins("a-b==1.0 ; x == 'y' \\\\\\n    --hash=sha256:0\\n    # via c")
+    {'a-b': '1.0'}
+    """
+    lines = [line.split()[0].split("==") for line in text.splitlines() if "==" in line and line[0].isalnum()]
+    return {name: pinned for name, pinned in lines}
+
+
+def ask_pip_audit() -> dict[str, list[str] | None]:
+    """Identifiers of vulnerabilities by package; None if pip-audit could not ask."""
+    words = ["--requirement", str(LOCK), "--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off"]
+    done = subprocess.run([sys.executable, "-m", "pip_audit", *words], capture_output=True, text=True)
+    if not done.stdout.startswith("{"):
+        raise RuntimeError(f"pip-audit failed: {done.stderr[-500:]}")
+    found = json.loads(done.stdout)["dependencies"]
+    return {one["name"]: None if "skip_reason" in one else [bug["id"] for bug in one["vulns"]] for one in found}
+
+
+def ask_page(pin: tuple[str, str]) -> list[str] | None:
+    """Identifiers for a package's newest version; None if another one is pinned, or the page cannot be read."""
+    name, pinned = pin
+    try:
+        with urlopen(PAGE.format(name), timeout=60) as answer:
+            page = json.load(answer)
+    except OSError:
+        return None
+    known = [bug["id"] for bug in page["vulnerabilities"] if not bug.get("withdrawn")]
+    return known if page["info"]["version"] == pinned else None
+
+
+def told() -> list[str]:
+    """The result in the documents."""
+    record = json.loads(RECORD.read_text())
+    left, bugs = len(record["not_checked"]), sum(map(len, record["vulnerabilities"].values()))
+    checked = f"On {record['date']}, {record['packages'] - left} of {record['packages']} packages could be checked"
+    rest = f" The other {left} are pinned to older versions, which PyPI did not answer for." if left else ""
+    return [f"{checked}: {bugs or 'no'} known vulnerabilities ([record](../results/audit/audit.json)).{rest}"]
+
+
+def main() -> int:
+    """Ask, write the record, and tell the result in a few lines."""
+    pinned = pins(LOCK.read_text())
+    by_tool = ask_pip_audit()
+    left = {name: number for name, number in pinned.items() if by_tool.get(name) is None}
+    with ThreadPoolExecutor(4) as several:
+        by_page = dict(zip(left, several.map(ask_page, left.items()), strict=True))
+    unknown = sorted(name for name, bugs in by_page.items() if bugs is None)
+    bugs = {name: found for name, found in (by_tool | by_page).items() if found}
+    record: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "pip_audit": version("pip-audit"),
+        "packages": len(pinned),
+        "checked_by_pip_audit": len(pinned) - len(left),
+        "checked_by_page_of_newest_version": len(left) - len(unknown),
+        "not_checked": {name: pinned[name] for name in unknown},
+        "vulnerabilities": {f"{name}=={pinned[name]}": found for name, found in sorted(bugs.items())},
+    }
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    checked = len(pinned) - len(unknown)
+    print(f"{checked} of {len(pinned)} packages checked: {sum(map(len, bugs.values()))} known vulnerabilities")
+    for name, found in record["vulnerabilities"].items():
+        print(f"  {name}: {', '.join(found)}")
+    if unknown:
+        print(f"not checked: {', '.join(unknown)}")
+    return 1 if bugs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,8 +6,9 @@ READY_LAB := $(VENV)/.ready-lab
 READY_DEV := $(VENV)/.ready-dev
 
 LOWEST_TORCH := 2.6.0
+LOCK := requirements/dev.lock
 
-.PHONY: demo test docs tables test-lowest setup lint format bench build clean
+.PHONY: demo test docs tables test-lowest setup lint format bench build clean lock audit sbom supply
 
 demo: $(READY_LAB)  ## learn schedules on digits, use them on others, compare; tables and a picture in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
@@ -39,7 +40,12 @@ $(READY_LAB): pyproject.toml  # what the demo needs: no framework, no tools
 
 $(READY_DEV): pyproject.toml
 	@$(MAKE) --no-print-directory $(BIN)/python
+ifdef LOCKED  # make setup LOCKED=1: exactly the packages of the lock, each checked against its digest (Python 3.11, Linux)
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+else
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+endif
 	@touch $(READY_LAB) $(READY_DEV)
 
 $(BIN)/python:
@@ -65,6 +71,21 @@ bench: setup  ## measure the cost of a step against torch's schedulers; on a GPU
 
 build: setup
 	$(BIN)/python -m build
+
+supply: setup
+	@$(BIN)/python -m pip install --quiet --editable '.[supply]'
+
+lock: supply  ## pin every package that the tests need, with digests, for `make setup LOCKED=1`
+	$(BIN)/uv pip compile pyproject.toml --extra dev --upgrade --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' --quiet --output-file $(LOCK)
+
+audit: supply  ## known vulnerabilities of the packages in the lock; leaves a record
+	$(BIN)/python -m experiments.audit
+
+sbom: supply  ## what the wheel needs, as a CycloneDX bill of materials in dist/
+	@mkdir -p dist
+	$(BIN)/uv pip compile pyproject.toml --constraint $(LOCK) --python-version 3.11 --python-platform x86_64-manylinux_2_28 --quiet \
+	  | $(BIN)/cyclonedx-py requirements - --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/mlrsnet.cdx.json
 
 clean:
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis mlrsnet-demo

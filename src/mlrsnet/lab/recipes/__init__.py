@@ -8,6 +8,7 @@ from mlrsnet.lab.recipes import (
     fig1,
     horizon,
     imagenet,
+    larger,
     lstm_or_mlp,
     meta_tasks,
     networks,
@@ -29,7 +30,7 @@ from mlrsnet.lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
-OURS = (sensitivity, attribution, horizon, universal, proof)
+OURS = (sensitivity, attribution, horizon, universal, proof, larger)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
 

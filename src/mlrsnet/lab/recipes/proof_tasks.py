@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlrsnet.lab.recipes import universal
-from mlrsnet.lab.recipes.universal import LSTM, RESNET, SIXTEEN, SMALL, USUAL_LR
+from mlrsnet.lab.recipes.universal import LSTM, RESNET, SHAKESPEARE, SIXTEEN, SMALL, USUAL_LR
 from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
@@ -168,6 +168,36 @@ FINE_TUNING = (
 )
 SEVEN = tuple(Task(one.name, one.spec, one.lr, one.warmup_steps) for one in universal.SCALES["short"])
 SHORT = (*SEVEN, *TABLES, *SENTENCES, *PICTURES, *FINE_TUNING)
+
+LARGER = (
+    _task(
+        "Fashion-MNIST, MLP 12 x 1024, SGDM",
+        171,
+        task="fashion_mnist",
+        task_options={"fraction": 0.2},
+        optimizer="sgdm",
+        epochs=3,
+        **_mlp(1024, 11, init="he"),
+    ),
+    _task("Wikipedia, GPT 6 x 256, AdamW", 315, task_options={"fraction": 0.03}, **WIKIPEDIA, **_gpt(6, 256)),
+    _task(
+        "CIFAR-10 16x16, ResNet-18, SGDM",
+        70,
+        task="cifar10",
+        task_options=SIXTEEN | {"fraction": 0.1},
+        model="resnet18",
+        optimizer="sgdm",
+        epochs=3,
+    ),
+    _task(
+        "Shakespeare, LSTM 2 x 512, Adam",
+        294,
+        optimizer="adam",
+        **(SHAKESPEARE | {"task_options": {"fraction": 0.3}}),
+        **(LSTM | {"model_options": {"layers": 2, "hidden": 512, "dropout": 0.0}}),
+    ),
+)
+"""For the recipe `larger`: ten times the weights of the largest network that the law was fitted to, or more."""
 
 
 def _cifar(name: str, epochs: int, optimizer: str, steps: int = 382, **fields: Any) -> Task:

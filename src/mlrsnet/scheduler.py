@@ -35,7 +35,8 @@ class LearnedLR(LRScheduler):
     Call `step(loss)` between `loss.backward()` and `optimizer.step()`. With float LRs the work is done on the host. With
     tensor LRs it is done on their device and nothing is read back, so a whole training step fits into a CUDA graph.
 
-    `anneal(steps)` ends the training earlier or later than planned, at a small LR.
+    `anneal(steps)` ends the training earlier or later than planned, at a small LR. `validate(loss)` shortens the steps of a
+    network that over-fits.
 
     Args:
         optimizer: any optimizer that leaves its LR to others, or a wrapper that shares its groups. A measured range, such as
@@ -242,6 +243,40 @@ class LearnedLR(LRScheduler):
                 "its LRs would not fall: stop the training, or use another schedule, such as 'universal'"
             )
         self.engine.anneal(steps)
+
+    def validate(self, loss: float | Tensor) -> bool:
+        """Read a loss on validation data, whenever you evaluate. Where these losses rise, every LR is a tenth of what it was.
+
+        A training loss does not tell over-fitting: it goes on falling. Three losses in a row above the lowest one are a rise if
+        their mean is above it by more than noise explains (`mlrsnet/_engine/validation.py` has the equation). After three more
+        it may happen again. It never grows back.
+
+        Call it on every rank: they use the mean. With tensor LRs it waits for the device; a CUDA graph that was captured before
+        follows. What it has seen is part of the state.
+
+        Args:
+            loss: lower must be better. The number that you would choose a checkpoint by: a loss, or 1 - accuracy. A first one
+                before the training tells a fine-tuning what it has to keep.
+
+        Returns:
+            Whether it shortened the steps.
+
+        Raises:
+            ValueError: the schedule computes its range anew in every phase.
+
+        >>> import torch, mlrsnet
+        >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1)
+        >>> lr = mlrsnet.LearnedLR(optimizer, "universal", total_steps=10)
+        >>> lr.step(2.3)
+        >>> [lr.validate(loss) for loss in (2.1, 1.5, 1.6, 1.8, 2.0)]
+        [False, False, False, False, True]
+        """
+        if self.schedule.card.gamma.policy == "per-phase":
+            raise ValueError(
+                f"validate(loss) needs a schedule that keeps its range, and {self.schedule.card.name!r} computes it anew in every "
+                "phase: use another schedule, such as the default"
+            )
+        return self.engine.validate(loss)
 
     @property
     def begins_phase(self) -> bool:

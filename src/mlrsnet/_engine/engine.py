@@ -9,17 +9,18 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _weights
-from mlrsnet._engine import counted, measured, relative, shards, suitable
+from mlrsnet._engine import counted, measured, relative, shards, suitable, validation
 from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status, knows_progress
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
 from mlrsnet._engine.host import HostBackend
-from mlrsnet._engine.losses import Losses, is_captured
+from mlrsnet._engine.losses import Losses, as_scalar, is_captured
 from mlrsnet._engine.meter import Meter
 from mlrsnet._engine.problems import Problems
-from mlrsnet._engine.ranks import Group
+from mlrsnet._engine.ranks import Group, average_over_ranks
 from mlrsnet._engine.step_count import StepCounter
 from mlrsnet._engine.unfinished import Course
+from mlrsnet._engine.validation import Validation
 from mlrsnet._engine.vital_signs import Sign, VitalSigns
 from mlrsnet._features import Horizon
 from mlrsnet.gamma import is_adaptive, is_known, momentum_scale, optimizer_scale
@@ -66,6 +67,7 @@ class Engine:
         self.on_nonfinite, self.on_stuck, self.steps = on_nonfinite, on_stuck, 0
         self.vital_signs, self.signs_seen = VitalSigns(total_steps), 0
         self.losses, self.problems, self.optimizer_steps = Losses(process_group), Problems(), StepCounter()
+        self.validation = Validation()
         self.is_relative = rule.schedule.card.gamma.is_relative
         self.is_measured = rule.schedule.card.gamma.is_measured
         self.course = Course()
@@ -133,6 +135,25 @@ class Engine:
         status = self.backend.status()
         self.is_annealing, self.is_open, self.skipped = True, False, _skipped(status)
         self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
+
+    def validate(self, loss: float | Tensor) -> bool:
+        """Read a validation loss. Where they rise, every LR from now on is shortened; whether it was. Waits for the device."""
+        loss = float(average_over_ranks(as_scalar(loss), self.losses.process_group))
+        if not math.isfinite(loss):
+            self.problems.warn_once("validation", f"a validation loss was not finite ({loss}), and was not read")
+            return False
+        status = self.backend.status()
+        if not self.validation.see(loss) or status["phase"] < 0:
+            return False
+        self.backend.set_gamma(validation.SHARE * status["gamma"], status["phase"])
+        if self.validation.only_rose:
+            self.problems.warn_once(
+                "only_rose",
+                f"validate(loss) got nothing lower than its first loss, {self.validation.lowest:.4g}, so every LR is now "
+                f"{validation.SHARE:g} times what it was: if higher is better, pass 1 - accuracy or the like; else the network was "
+                "best before this training",
+            )
+        return True
 
     def check_measured(self, steps: int) -> None:
         """Warn once if the range could not be measured in this many steps; waits for the device."""
@@ -214,12 +235,13 @@ class Engine:
         known: tuple[int, int] = (1, 1),
         measured_steps: int = 0,
         shrink: Tensor | None = None,
+        validation: Validation | None = None,
     ) -> None:
         """Continue from a snapshot, without repeating its warnings. `planned_steps`: for which the range and the windows are.
         `main`: the place of the group whose LR is alpha.
 
         For a measured range, `mean`: of `Meter.numbers`; `known`: depth and parameters as they were before the first step;
-        `measured_steps`: those of the meter; `shrink`: of `Meter.counted`.
+        `measured_steps`: those of the meter; `shrink`: of `Meter.counted`. `validation`: the losses that `validate` has read.
         """
         self.steps, (self.depth, self.parameters) = steps, known
         if main != self.main:
@@ -232,7 +254,7 @@ class Engine:
         self.vital_signs = VitalSigns(planned_steps, knows_begin=not self.signs_seen)
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
-        self._awaits_step = False
+        self._awaits_step, self.validation = False, validation or Validation()
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:

@@ -12,6 +12,7 @@ from mlrsnet import _check
 from mlrsnet._engine.contract import Rule, Snapshot
 from mlrsnet._engine.engine import Engine
 from mlrsnet._engine.groups import first_group
+from mlrsnet._engine.validation import Validation
 from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
@@ -26,6 +27,8 @@ MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "meas
 PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
 """Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`. One whose LR is not that of the first group,
 as it was in version 0.1, has `main_group`."""
+VALIDATION_KEYS = ("validation_losses", "validation_lowest", "validation_waited", "validation_count")
+"""Of runs that read validation losses only."""
 
 
 def save(engine: Engine) -> dict[str, Any]:
@@ -45,6 +48,7 @@ def save(engine: Engine) -> dict[str, Any]:
         **snapshot,
         **_measured(engine),
         **_plan(engine),
+        **_validation(engine.validation),
         **({} if engine.main == first_group(engine.optimizer) else {"main_group": engine.main}),
     }
 
@@ -55,6 +59,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
     _check_numbers(state)
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
     plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
+    seen = {name: state.pop(name) for name in VALIDATION_KEYS} if state.keys() >= set(VALIDATION_KEYS) else {}
     is_open = bool(state.pop("open_ended", False))
     main = int(state.pop("main_group", first_group(engine.optimizer)))
     _check_state(state, engine.rule.schedule)
@@ -83,6 +88,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
         (depth, parameters),
         steps,
         shrink if isinstance(shrink, torch.Tensor) else None,
+        _seen(*seen.values()) if seen else None,
     )
 
 
@@ -93,6 +99,22 @@ def _measured(engine: Engine) -> dict[str, Any]:
     numbers, shrink = engine.meter.numbers(), engine.meter.counted.shrink.cpu().clone()
     known = (engine.depth, engine.parameters, engine.meter.steps)
     return dict(zip(MEASURED_KEYS, (*numbers, *known, shrink), strict=True))
+
+
+def _validation(seen: Validation) -> dict[str, Any]:
+    """What only a run with validation losses has."""
+    losses = torch.tensor(seen.losses, dtype=torch.float64)
+    numbers = (losses, seen.lowest, seen.waited, seen.count)
+    return dict(zip(VALIDATION_KEYS, numbers, strict=True)) if seen.count else {}
+
+
+def _seen(losses: Any, lowest: Any, waited: Any, count: Any) -> Validation:
+    """The same again, from what was saved."""
+    if not (isinstance(losses, Tensor) and losses.ndim == 1 and losses.isfinite().all()):
+        raise _strange(VALIDATION_KEYS[0])
+    seen = Validation()
+    seen.losses, seen.lowest, seen.waited, seen.count = losses.tolist(), float(lowest), waited, count
+    return seen
 
 
 def _plan(engine: Engine) -> dict[str, int]:
@@ -130,8 +152,9 @@ def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
 
 def _check_numbers(state: dict[str, Any]) -> None:
     """Refuse what is no number where a number must be, if there is something at all."""
-    whole = ("version", "schedule", "total_steps", "last_epoch", "open_ended", "main_group", *PLAN_KEYS)
-    for name in (*whole, *RULE_KEYS):
+    _, lowest, *counts = VALIDATION_KEYS
+    whole = ("version", "schedule", "total_steps", "last_epoch", "open_ended", "main_group", *PLAN_KEYS, *counts)
+    for name in (*whole, *RULE_KEYS, lowest):
         if name in state and not isinstance(state[name], int if name in whole else int | float):
             raise _strange(name)
 

@@ -18,6 +18,7 @@ class LearnedLRCallback(Resumable):
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training; `trainer.estimated_stepping_batches` if None.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
+        monitor: the name of a logged validation loss, such as `val_loss`, for `LearnedLR.validate`; lower must be better.
         options: `initial_loss`, `scale`, `min_lr`, `max_lr`, `on_nonfinite` and `process_group` of `LearnedLR`.
     """
 
@@ -26,9 +27,10 @@ class LearnedLRCallback(Resumable):
         schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         total_steps: int | None = None,
         num_classes: int | None = None,
+        monitor: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(monitor)
         self.total_steps = total_steps
         self._arguments = {
             "schedule": schedule if isinstance(schedule, Schedule) else Schedule.load(schedule),

@@ -25,12 +25,17 @@ class LossFeed(Callback):
     With several optimizers, in manual optimization, `configure_optimizers` returns a `LearnedLR` for each, and the module
     steps them itself, since only it knows which loss is whose. This callback then raises if one never gets a loss, and lets
     `LearningRateMonitor` show the LR that a step used. `lr` stays None.
+
+    Args:
+        monitor: the name of a logged validation loss, such as `val_loss`, for `LearnedLR.validate`; lower must be better. Not
+            with several optimizers.
     """
 
     lr: LearnedLR | None = None
     _allows_several = True
 
-    def __init__(self) -> None:
+    def __init__(self, monitor: str | None = None) -> None:
+        self.monitor = monitor
         self._waiting = False  # a loss was observed, and no optimizer step has used it yet
         self._closed = False  # this batch was the last one of its accumulation window
         self._several: OwnSteps | None = None
@@ -79,6 +84,17 @@ class LossFeed(Callback):
             for monitor in self._monitors:
                 type(monitor).on_train_batch_start(monitor, trainer, pl_module, batch, batch_idx)
         self._closed = False
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Give the validation loss to the schedule."""
+        if self.monitor is None or self.lr is None or trainer.sanity_checking:
+            return
+        if self.monitor not in trainer.callback_metrics:
+            raise ValueError(
+                f"monitor must be a metric that validation_step logs, got {self.monitor!r}, and there are "
+                f"{sorted(trainer.callback_metrics)}: call self.log({self.monitor!r}, loss) there"
+            )
+        self.lr.validate(trainer.callback_metrics[self.monitor])
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Put every replaced method back."""

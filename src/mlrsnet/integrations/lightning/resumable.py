@@ -15,8 +15,8 @@ class Resumable(LossFeed):
     total_steps: int | None
     _allows_several = False
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, monitor: str | None = None) -> None:
+        super().__init__(monitor)
         self._loaded: dict[str, Any] | None = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -43,6 +43,7 @@ class LearnedLRCallback(TrainerCallback):
         schedule: a name, the path of a `.safetensors` file, `hf://owner/name`, or a `Schedule`.
         total_steps: optimizer steps of the whole training; the Trainer's own count if None.
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
+        monitor: the name of a logged validation loss, such as `eval_loss`, for `LearnedLR.validate`; lower must be better.
         options: `initial_loss`, `scale`, `min_lr`, `max_lr`, `on_nonfinite` and `process_group` of `LearnedLR`.
     """
 
@@ -54,8 +55,10 @@ class LearnedLRCallback(TrainerCallback):
         schedule: str | os.PathLike[str] | Schedule = DEFAULT,
         total_steps: int | None = None,
         num_classes: int | None = None,
+        monitor: str | None = None,
         **options: Any,
     ) -> None:
+        self.monitor = monitor
         self._settings = {"schedule": schedule, "total_steps": total_steps, "num_classes": num_classes, **options}
         check_arguments(**self._settings)
         self._trainer: Any = None
@@ -129,6 +132,18 @@ class LearnedLRCallback(TrainerCallback):
             )
         self._trainer.lr_scheduler.step(self._loss)
         self._loss = None
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Give the validation loss to the schedule."""
+        lr = None if self._trainer is None else self._trainer.lr_scheduler
+        if self.monitor is None or not isinstance(lr, LearnedLR):
+            return
+        if self.monitor not in (metrics or {}):
+            raise ValueError(
+                f"monitor must be a metric of the evaluation, got {self.monitor!r}, and there are {sorted(metrics or {})}: name "
+                "one of them, such as eval_loss"
+            )
+        lr.validate(metrics[self.monitor])
 
     def _create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
         """Replaces `Trainer.create_scheduler`."""

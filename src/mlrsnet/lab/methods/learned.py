@@ -66,6 +66,7 @@ class Learned(ByLearnedLR):
         gamma: when the range is computed, where it comes from a loss. `card`: as the schedule says. `paper`: once, from the first
             batch's loss. `authors`: where a phase begins, from the mean loss of the whole training set in evaluation mode, as the
             authors' meta-test does.
+        validate: give it the validation loss after every epoch; see `LearnedLR.validate`.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Learned(ByLearnedLR):
         scale: float = 1.0,
         phases: int | None = None,
         gamma: str = "card",
+        validate: bool = False,
     ) -> None:
         chosen = Schedule.load(find(schedule, setting.folder))
         if phases is not None:
@@ -87,13 +89,18 @@ class Learned(ByLearnedLR):
         super().__init__(setting, chosen, scale)
         borders = phase_borders(self.learned.engine.horizon, chosen.num_phases)
         self.renewals = frozenset((0, *borders) if gamma == "authors" else ())
-        self.steps = 0
+        self.steps, self.reads_val_loss = 0, validate
 
     def before_step(self) -> None:
         """Renew gamma where a phase begins; it is written in place, so captured steps follow."""
         if self.steps in self.renewals:
             self.learned.renew_gamma(self.setting.mean_train_loss())
         self.steps += 1
+
+    def end_epoch(self, val_loss: float) -> None:
+        """Shorten the steps where the validation loss rises."""
+        if self.reads_val_loss:
+            self.learned.validate(val_loss)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `LearnedLR`."""

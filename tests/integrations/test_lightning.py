@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from cases import SCHEDULES
+from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.precision import MixedPrecision
@@ -252,3 +253,31 @@ def test_those_who_import_pytorch_lightning_are_served_as_well(paper, tmp_path, 
     assert isinstance(callback, twin.Callback)
     assert_same(module, *by_hand(paper))
     assert monitor.lrs["lr-SGD"] == [rate for (rate,) in module.used]
+
+
+class Validated(Module):
+    """Logs these validation losses, one an epoch."""
+
+    def __init__(self, losses):
+        super().__init__()
+        self.losses = iter(losses)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", torch.tensor(9.0 if self.trainer.sanity_checking else next(self.losses)))
+
+
+def test_a_validation_loss_that_rises_shortens_the_steps_if_it_is_monitored(paper):
+    gammas = {}
+    for monitor in ("val_loss", None):
+        callback = LearnedLRCallback(paper, num_classes=5, monitor=monitor)
+        module = Validated([2.0, 1.5, 1.2, 1.3, 1.45, 1.6, 1.75])
+        Trainer(callbacks=[callback], **QUIET, max_epochs=7).fit(module, Batches(), Batches(1))
+        gammas[monitor] = callback.lr.status()["gamma"]
+    assert gammas["val_loss"] == pytest.approx(0.1 * gammas[None])
+
+
+def test_a_metric_that_is_not_logged_is_told_with_those_that_are(paper):
+    callback = LearnedLRCallback(paper, num_classes=5, monitor="validation_loss")
+    trainer = Trainer(callbacks=[callback], **QUIET, max_epochs=2)
+    with pytest.raises(ValueError, match=r"monitor must be a metric that validation_step logs, .*\['val_loss'\]"):
+        trainer.fit(Validated([1.0, 1.0]), Batches(), Batches(1))

@@ -138,6 +138,23 @@ def test_the_schedule_reads_the_mean_loss_of_the_whole_batch_also_of_the_last_sh
     torch.testing.assert_close(logged(trainer), replayed(horizon, means, 6), rtol=1e-4, atol=0)
 
 
+def test_the_loss_of_every_evaluation_reaches_the_schedule_if_it_is_monitored(horizon, tmp_path):
+    arguments = settings(tmp_path, eval_strategy="steps", eval_steps=2)
+    callback = LearnedLRCallback(horizon, num_classes=CLASSES, monitor="eval_loss")
+    trainer = Trainer(classifier(), arguments, train_dataset=labelled(), eval_dataset=labelled(8), callbacks=[callback])
+    trainer.train()
+    assert trainer.lr_scheduler.engine.validation.losses == pytest.approx(logged(trainer, "eval_loss"))
+    assert len(logged(trainer, "eval_loss")) == 7
+
+
+def test_a_metric_that_no_evaluation_has_is_told_with_those_that_it_has(horizon, tmp_path):
+    callback = LearnedLRCallback(horizon, num_classes=CLASSES, monitor="val_loss")
+    arguments = settings(tmp_path, eval_strategy="steps", eval_steps=2)
+    trainer = Trainer(classifier(), arguments, train_dataset=labelled(), eval_dataset=labelled(8), callbacks=[callback])
+    with pytest.raises(ValueError, match=r"monitor must be a metric of the evaluation, got 'val_loss', .*eval_loss"):
+        trainer.train()
+
+
 def test_a_relative_range_does_not_mind_scaled_gradients(tmp_path):
     found = []
     for scale in (None, 256.0):

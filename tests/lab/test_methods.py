@@ -167,6 +167,15 @@ def test_a_run_with_the_authors_gamma_ends_alike_if_it_is_stopped(tmp_path):
     assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), run(spec, device="cpu"))
 
 
+def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked(tmp_path):
+    spec = tiny(schedule="learned", schedule_options={"schedule": "universal-2", "validate": True}, eval_every=2)
+    stepper = Stepper(spec, torch.device("cpu"))
+    assert stepper.method.reads_val_loss
+    whole = run(spec, device="cpu")
+    assert ["val_loss" in line for line in whole.epochs] == [True, True]
+    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+
+
 def test_the_mean_training_loss_is_of_a_model_in_evaluation_mode_and_changes_nothing():
     spec = tiny(**SMALL_CNN, batch_size=1)  # so that batches cover all of the data, which are not augmented
     stepper, undisturbed = (Stepper(spec, torch.device("cpu")) for _ in range(2))

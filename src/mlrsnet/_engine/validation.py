@@ -5,7 +5,8 @@ v_1, ..., v_k: the losses so far. b: the lowest of them. The last three are abov
     (v_{k-2} + v_{k-1} + v_k) / 3 - b > s sqrt(2 ln k),      s = median |v_{i-1} - 2 v_i + v_{i+1}| / 1.65
 
 s is the standard deviation of normal noise around a line. The lowest of k such losses lies about s sqrt(2 ln k) below their mean:
-less than that is no rise. So a loss that is level and noisy, as it often is while the LR is high, shortens no step.
+less than that is no rise. So a noisy loss that still falls, as it often does while the LR is high, seldom shortens steps. One that
+has stopped falling does so sooner or later.
 """
 
 import math

@@ -244,22 +244,22 @@ class LearnedLR(LRScheduler):
             )
         self.engine.anneal(steps)
 
-    def validate(self, loss: float | Tensor) -> bool:
-        """Read a loss on validation data, whenever you evaluate. Where these losses rise, every LR is a tenth of what it was.
+    def validate(self, loss: float | Tensor) -> float:
+        """Read a loss on validation data, whenever you evaluate. Where these losses stop falling, steps get shorter.
 
-        A training loss does not tell over-fitting: it goes on falling. Three losses in a row above the lowest one are a rise if
-        their mean is above it by more than noise explains (`mlrsnet/_engine/validation.py` has the equation). After three more
-        it may happen again. It never grows back.
+        A training loss does not tell over-fitting: it goes on falling. After three validation losses in a row that are not below
+        the lowest so far, every LR is a tenth of what it would be, after three more a hundredth, at the least a thousandth. A new
+        lowest loss takes the last tenth back.
 
         Call it on every rank: they use the mean. With tensor LRs it waits for the device; a CUDA graph that was captured before
         follows. What it has seen is part of the state.
 
         Args:
-            loss: lower must be better. The number that you would choose a checkpoint by: a loss, or 1 - accuracy. A first one
-                before the training tells a fine-tuning what it has to keep.
+            loss: lower must be better. The number that you would choose a checkpoint by: a loss, or 1 - accuracy. One before the
+                training tells a fine-tuning what it has to keep.
 
         Returns:
-            Whether it shortened the steps.
+            What every LR is multiplied by now: 1, 0.1, 0.01 or 0.001.
 
         Raises:
             ValueError: the schedule computes its range anew in every phase.
@@ -268,8 +268,8 @@ class LearnedLR(LRScheduler):
         >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1)
         >>> lr = mlrsnet.LearnedLR(optimizer, "universal", total_steps=10)
         >>> lr.step(2.3)
-        >>> [lr.validate(loss) for loss in (2.1, 1.5, 1.6, 1.8, 2.0)]
-        [False, False, False, False, True]
+        >>> [lr.validate(loss) for loss in (2.1, 1.5, 1.6, 1.5, 1.7, 1.4)]
+        [1.0, 1.0, 1.0, 1.0, 0.1, 1.0]
         """
         if self.schedule.card.gamma.policy == "per-phase":
             raise ValueError(

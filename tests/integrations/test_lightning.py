@@ -266,11 +266,11 @@ class Validated(Module):
         self.log("val_loss", torch.tensor(9.0 if self.trainer.sanity_checking else next(self.losses)))
 
 
-def test_a_validation_loss_that_rises_shortens_the_steps_if_it_is_monitored(paper):
+def test_a_validation_loss_that_stops_falling_shortens_the_steps_if_it_is_monitored(paper):
     gammas = {}
     for monitor in ("val_loss", None):
         callback = LearnedLRCallback(paper, num_classes=5, monitor=monitor)
-        module = Validated([2.0, 1.5, 1.2, 1.3, 1.45, 1.6, 1.75])
+        module = Validated([2.0, 1.5, 1.2, 1.3, 1.45, 1.6, 1.6])
         Trainer(callbacks=[callback], **QUIET, max_epochs=7).fit(module, Batches(), Batches(1))
         gammas[monitor] = callback.lr.status()["gamma"]
     assert gammas["val_loss"] == pytest.approx(0.1 * gammas[None])

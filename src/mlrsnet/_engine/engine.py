@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import _weights
-from mlrsnet._engine import counted, measured, relative, shards, suitable, validation
+from mlrsnet._engine import counted, measured, relative, shards, suitable
 from mlrsnet._engine.contract import Backend, Rule, Snapshot, Status, knows_progress
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.groups import device_of, main_group, ratios_to, remember_initial_lrs, set_lr
@@ -136,24 +136,18 @@ class Engine:
         self.is_annealing, self.is_open, self.skipped = True, False, _skipped(status)
         self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
 
-    def validate(self, loss: float | Tensor) -> bool:
-        """Read a validation loss. Where they rise, every LR from now on is shortened; whether it was. Waits for the device."""
+    def validate(self, loss: float | Tensor) -> float:
+        """Read a validation loss; what every LR is multiplied by from now on. Waits for the device."""
         loss = float(average_over_ranks(as_scalar(loss), self.losses.process_group))
         if not math.isfinite(loss):
             self.problems.warn_once("validation", f"a validation loss was not finite ({loss}), and was not read")
-            return False
-        status = self.backend.status()
-        if not self.validation.see(loss) or status["phase"] < 0:
-            return False
-        self.backend.set_gamma(validation.SHARE * status["gamma"], status["phase"])
-        if self.validation.only_rose:
-            self.problems.warn_once(
-                "only_rose",
-                f"validate(loss) got nothing lower than its first loss, {self.validation.lowest:.4g}, so every LR is now "
-                f"{validation.SHARE:g} times what it was: if higher is better, pass 1 - accuracy or the like; else the network was "
-                "best before this training",
-            )
-        return True
+            return self.validation.share
+        status, before = self.backend.status(), self.validation.share
+        self.validation.see(loss, is_training=status["phase"] >= 0)
+        if self.validation.share != before:
+            self.backend.set_gamma(status["gamma"] * self.validation.share / before, status["phase"])
+            self._check_falls()
+        return self.validation.share
 
     def check_measured(self, steps: int) -> None:
         """Warn once if the range could not be measured in this many steps; waits for the device."""
@@ -291,6 +285,16 @@ class Engine:
         if self.on_stuck == "raise":
             raise RuntimeError(f"{sign.message}; on_stuck='warn' goes on")
         self.problems.warn_once(sign.kind, f"{sign.message}; on_stuck='raise' would stop here")
+
+    def _check_falls(self) -> None:
+        """Warn once if validation losses only rose."""
+        if not self.validation.falls:
+            self.problems.warn_once(
+                "no_falls",
+                f"validate(loss) got nothing below its first loss, {self.validation.lowest:.4g}, so every LR is now "
+                f"{self.validation.share:g} times what it would be: if higher is better, pass 1 - accuracy or the like; else the "
+                "network was best when it was first validated",
+            )
 
     def _look_at_weights(self) -> None:
         """Read what the weights tell before the first step. A resumed run has it in its state: its weights have moved."""

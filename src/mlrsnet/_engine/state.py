@@ -3,6 +3,8 @@
 The format is that of version 0.1, so its checkpoints still load.
 """
 
+import math
+from dataclasses import astuple
 from typing import Any, get_type_hints
 
 import torch
@@ -27,7 +29,7 @@ MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "meas
 PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
 """Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`. One whose LR is not that of the first group,
 as it was in version 0.1, has `main_group`."""
-VALIDATION_KEYS = ("validation_losses", "validation_lowest", "validation_waited", "validation_count")
+VALIDATION_KEYS = tuple(f"validation_{name}" for name in ("lowest", "waited", "cuts", "falls"))
 """Of runs that read validation losses only."""
 
 
@@ -88,7 +90,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
         (depth, parameters),
         steps,
         shrink if isinstance(shrink, torch.Tensor) else None,
-        _seen(*seen.values()) if seen else None,
+        Validation(*seen.values()) if seen else None,
     )
 
 
@@ -103,18 +105,7 @@ def _measured(engine: Engine) -> dict[str, Any]:
 
 def _validation(seen: Validation) -> dict[str, Any]:
     """What only a run with validation losses has."""
-    losses = torch.tensor(seen.losses, dtype=torch.float64)
-    numbers = (losses, seen.lowest, seen.waited, seen.count)
-    return dict(zip(VALIDATION_KEYS, numbers, strict=True)) if seen.count else {}
-
-
-def _seen(losses: Any, lowest: Any, waited: Any, count: Any) -> Validation:
-    """The same again, from what was saved."""
-    if not (isinstance(losses, Tensor) and losses.ndim == 1 and losses.isfinite().all()):
-        raise _strange(VALIDATION_KEYS[0])
-    seen = Validation()
-    seen.losses, seen.lowest, seen.waited, seen.count = losses.tolist(), float(lowest), waited, count
-    return seen
+    return dict(zip(VALIDATION_KEYS, astuple(seen), strict=True)) if seen.lowest < math.inf else {}
 
 
 def _plan(engine: Engine) -> dict[str, int]:
@@ -152,7 +143,7 @@ def _check_state(state: dict[str, Any], schedule: Schedule) -> None:
 
 def _check_numbers(state: dict[str, Any]) -> None:
     """Refuse what is no number where a number must be, if there is something at all."""
-    _, lowest, *counts = VALIDATION_KEYS
+    lowest, *counts = VALIDATION_KEYS
     whole = ("version", "schedule", "total_steps", "last_epoch", "open_ended", "main_group", *PLAN_KEYS, *counts)
     for name in (*whole, *RULE_KEYS, lowest):
         if name in state and not isinstance(state[name], int if name in whole else int | float):

@@ -1,66 +1,57 @@
-"""Validation losses: where they rise, the network over-fits, and steps get shorter.
+"""Validation losses: where they stop falling, steps get shorter.
 
-v_1, ..., v_k: the losses so far. b: the lowest of them. The last three are above b, and rise if
+A training loss goes on falling while a network over-fits. A validation loss tells: after three in a row that are not below the
+lowest so far, every LR is a tenth of what it would be, after three more a hundredth. A new lowest one takes the last tenth back.
 
-    (v_{k-2} + v_{k-1} + v_k) / 3 - b > s sqrt(2 ln k),      s = median |v_{i-1} - 2 v_i + v_{i+1}| / 1.65
-
-s is the standard deviation of normal noise around a line. The lowest of k such losses lies about s sqrt(2 ln k) below their mean:
-less than that is no rise. So a noisy loss that still falls, as it often does while the LR is high, seldom shortens steps. One that
-has stopped falling does so sooner or later.
+So a network that over-fits stays where it was good. One whose loss was only level and noisy, as it often is while the LR is high,
+soon has a new lowest loss, since shorter steps mean less noise; then it goes on as before.
 """
 
 import math
-from statistics import fmean, median
+from dataclasses import dataclass
 
 SHARE = 0.1
-"""Of the LR that is left where the losses rise."""
+"""Of the LR that is left where the losses have stopped falling."""
 
 IN_A_ROW = 3
-"""Losses above the lowest before anything is done; then as many again."""
+"""Losses that are not below the lowest before anything is done; then as many again."""
 
-MOST_KEPT = 100
-"""Losses that tell the noise."""
-
-SPREAD = 0.6745 * math.sqrt(6)
-"""The median of |v_{i-1} - 2 v_i + v_{i+1}| for noise with standard deviation 1."""
+MOST_CUTS = 3
+"""Times that steps are shortened at most: LRs never become 0, and a training can come back."""
 
 
-def noise(losses: list[float]) -> float:
-    """s, the standard deviation of the noise; at least three losses.
-
-    >>> noise([3.0, 2.0, 1.0, 0.0]), round(noise([0.0, 1.0, 0.0, 1.0]), 2)
-    (0.0, 1.21)
-    """
-    return median(abs(a - 2 * b + c) for a, b, c in zip(losses, losses[1:], losses[2:], strict=False)) / SPREAD
-
-
+@dataclass
 class Validation:
-    """Validation losses: the last ones, the lowest, how many since it or since steps were shortened, and how many in all."""
+    """What is known of the validation losses so far.
 
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.lowest, self.waited, self.count = math.inf, 0, 0
+    lowest: of all; infinity before the first. waited: losses since it, or since steps were shortened. cuts: how many tenths there
+    are. falls: how often a loss was below all before it.
+    """
+
+    lowest: float = math.inf
+    waited: int = 0
+    cuts: int = 0
+    falls: int = 0
 
     @property
-    def only_rose(self) -> bool:
-        """Whether the first loss is still the lowest, as far as is known."""
-        return self.count == len(self.losses) > 1 and self.losses[0] == self.lowest
+    def share(self) -> float:
+        """What every LR is multiplied by."""
+        return float(SHARE**self.cuts)
 
-    def see(self, loss: float) -> bool:
-        """Whether steps have to be shortened, after one more loss.
+    def see(self, loss: float, *, is_training: bool = True) -> None:
+        """Read one more loss. Before the training, it is only something to stay below.
 
-        >>> seen = Validation()
-        >>> [seen.see(loss) for loss in (3.0, 2.0, 1.5, 1.6, 1.8, 2.0, 2.2)]
-        [False, False, False, False, False, False, True]
+        >>> seen, shares = Validation(), []
+        >>> for loss in (3.0, 2.0, 2.1, 2.0, 2.5, 2.2, 1.9, 1.8):
+        ...     seen.see(loss)
+        ...     shares.append(seen.share)
+        >>> shares
+        [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 1.0, 1.0]
         """
-        self.losses = [*self.losses, loss][-MOST_KEPT:]
-        self.count += 1
-        self.waited = 0 if loss < self.lowest else self.waited + 1
-        self.lowest = min(self.lowest, loss)
-        if self.waited < IN_A_ROW:
-            return False
-        rise = fmean(self.losses[-IN_A_ROW:]) - self.lowest
-        if rise <= noise(self.losses) * math.sqrt(2 * math.log(self.count)):
-            return False
-        self.waited = 0
-        return True
+        if loss < self.lowest:
+            self.falls += self.lowest < math.inf
+            self.lowest, self.waited, self.cuts = loss, 0, max(0, self.cuts - 1)
+        elif is_training:
+            self.waited += 1
+            if self.waited == IN_A_ROW:
+                self.waited, self.cuts = 0, min(MOST_CUTS, self.cuts + 1)

@@ -98,7 +98,7 @@ class Learned(ByLearnedLR):
         self.steps += 1
 
     def end_epoch(self, val_loss: float) -> None:
-        """Shorten the steps where the validation loss rises."""
+        """Shorten the steps where the validation loss has stopped falling."""
         if self.reads_val_loss:
             self.learned.validate(val_loss)
 

@@ -21,6 +21,7 @@ LEARNED = {
 }
 """Rows of learned schedules: a name, the path of a .safetensors file, or hf://owner/name. A new one is one line."""
 
+VALIDATED = "Universal 2, validated"
 KINDS = ("cosine", "linear")
 TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """The grid of the decays, in multiples of the task's usual LR."""
@@ -83,6 +84,14 @@ def learned(row: str, task: Task, schedule: str) -> Cell:
     return named(row, task.name, task.spec, schedule)
 
 
+def validated(task: Task) -> Cell:
+    """The default, which also reads the validation loss after every epoch."""
+    cell = learned(VALIDATED, task, LEARNED["Universal 2"])
+    if cell.spec is None:
+        return cell
+    return replace(cell, spec=replace(cell.spec, schedule_options={**cell.spec.schedule_options, "validate": True}))
+
+
 def _d_adapted(spec: RunSpec) -> dict[str, Any]:
     """D-Adaptation's form of the task's optimizer."""
     if spec.optimizer.startswith("adam"):
@@ -94,6 +103,7 @@ def _d_adapted(spec: RunSpec) -> dict[str, Any]:
 def _cells(task: Task) -> list[Cell]:
     return [
         *(learned(row, task, schedule) for row, schedule in LEARNED.items()),
+        validated(task),
         *(Cell(row, task.name, spec) for row, spec in (decays(task) | rivals(task)).items()),
     ]
 

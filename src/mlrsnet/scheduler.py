@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check, _plotting
 from mlrsnet._engine import state
-from mlrsnet._engine.contract import Status, knows_progress, make_rule
+from mlrsnet._engine.contract import Status, check_keeps_range, knows_progress, make_rule
 from mlrsnet._engine.device import MOST_STEPS
 from mlrsnet._engine.engine import OPEN_STEPS, Engine
 from mlrsnet._engine.groups import owner
@@ -247,12 +247,12 @@ class LearnedLR(LRScheduler):
     def validate(self, loss: float | Tensor) -> float:
         """Read a loss on validation data, whenever you evaluate. Where these losses stop falling, steps get shorter.
 
-        A training loss does not tell over-fitting: it goes on falling. After three validation losses in a row that are not below
-        the lowest so far, every LR is a tenth of what it would be, after three more a hundredth, at the least a thousandth. A new
-        lowest loss takes the last tenth back.
+        A training loss does not reveal over-fitting: it goes on falling. After three validation losses in a row that are not below
+        the lowest so far, every LR is a tenth of what it would be, after three more a hundredth, never less than a thousandth. A
+        new lowest loss undoes the last cut. `min_lr` and `max_lr` apply afterwards.
 
-        Call it on every rank: they use the mean. With tensor LRs it waits for the device; a CUDA graph that was captured before
-        follows. What it has seen is part of the state.
+        Call it about once an epoch, and on every rank: they use the mean. What it has seen is part of the state. With tensor LRs
+        it waits for the device; a CUDA graph that was captured before follows.
 
         Args:
             loss: lower must be better. The number that you would choose a checkpoint by: a loss, or 1 - accuracy. One before the
@@ -271,11 +271,7 @@ class LearnedLR(LRScheduler):
         >>> [lr.validate(loss) for loss in (2.1, 1.5, 1.6, 1.5, 1.7, 1.4)]
         [1.0, 1.0, 1.0, 1.0, 0.1, 1.0]
         """
-        if self.schedule.card.gamma.policy == "per-phase":
-            raise ValueError(
-                f"validate(loss) needs a schedule that keeps its range, and {self.schedule.card.name!r} computes it anew in every "
-                "phase: use another schedule, such as the default"
-            )
+        check_keeps_range(self.schedule)
         return self.engine.validate(loss)
 
     @property
@@ -303,7 +299,7 @@ class LearnedLR(LRScheduler):
             ValueError: the schedule's range does not come from a loss, or this loss gives none.
         """
         gamma = self.schedule.card.gamma.size(float(loss), self.engine.rule.num_classes)
-        self.engine.backend.set_gamma(gamma, self._phase_of(self.status()["step"]))
+        self.engine.set_gamma(gamma, self._phase_of(self.status()["step"]))
 
     def get_last_lr(self) -> list[Any]:
         """The LR of each group now, as copies; tensors stay on their device."""

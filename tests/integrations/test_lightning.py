@@ -33,7 +33,7 @@ from lightning_fits import (
 )
 from torch.optim import AdamW
 
-from mlrsnet import LearnedLR, integrations
+from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, integrations
 from mlrsnet.integrations.lightning import LearnedLRCallback, LossFeed
 
 
@@ -281,3 +281,41 @@ def test_a_metric_that_is_not_logged_is_told_with_those_that_are(paper):
     trainer = Trainer(callbacks=[callback], **QUIET, max_epochs=2)
     with pytest.raises(ValueError, match=r"monitor must be a metric that validation_step logs, .*\['val_loss'\]"):
         trainer.fit(Validated([1.0, 1.0]), Batches(), Batches(1))
+
+
+def test_validations_outside_of_the_training_are_not_read(paper):
+    callback = LearnedLRCallback(paper, num_classes=5, monitor="val_loss")
+    module = Validated([2.0, *[2.1, 2.2, 2.3] * 2])
+    trainer = Trainer(callbacks=[callback], **QUIET, max_epochs=1)
+    trainer.fit(module, Batches(), Batches(1))
+    for _ in range(6):
+        trainer.validate(module, Batches(1), verbose=False)
+    assert callback.lr.engine.validation.cuts == 0
+
+
+def test_a_monitor_with_nothing_to_read_is_told_before_the_training(paper):
+    with pytest.raises(ValueError, match="monitor='val_loss' needs validation data"):
+        fit(Module(), [LearnedLRCallback(paper, num_classes=5, monitor="val_loss")])
+
+
+def test_a_schedule_that_cannot_be_validated_is_refused_when_the_callback_is_made():
+    phases = Schedule([LSTMNet(4), LSTMNet(4)], Card(gamma=Gamma("per-phase")))
+    with pytest.raises(ValueError, match="need a schedule that keeps its range"):
+        LearnedLRCallback(phases, num_classes=5, monitor="val_loss")
+
+
+def test_a_resumed_training_knows_its_validation_losses(paper, tmp_path):
+    losses = [2.0, 1.5, 1.6, 1.7, 1.8, 1.9]
+
+    def trained(epochs, place, ckpt_path=None):
+        callback = LearnedLRCallback(paper, num_classes=5, monitor="val_loss", total_steps=6 * 7)
+        trainer = Trainer(callbacks=[callback], **QUIET, max_epochs=epochs)
+        trainer.fit(Validated(losses[place:]), Batches(), Batches(1), ckpt_path=ckpt_path)
+        trainer.save_checkpoint(tmp_path / f"{epochs}.ckpt")
+        return callback.lr
+
+    trained(4, 0)
+    again, whole = trained(6, 4, tmp_path / "4.ckpt"), trained(6, 0)
+    assert again.engine.validation == whole.engine.validation
+    assert again.status()["gamma"] == whole.status()["gamma"]
+    assert whole.engine.validation.cuts == 1

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,9 +140,7 @@ def test_the_schedule_reads_the_mean_loss_of_the_whole_batch_also_of_the_last_sh
 
 
 def test_the_loss_of_every_evaluation_reaches_the_schedule_if_it_is_monitored(horizon, tmp_path, monkeypatch):
-    arguments = settings(tmp_path, eval_strategy="steps", eval_steps=2)
-    callback = LearnedLRCallback(horizon, num_classes=CLASSES, monitor="eval_loss")
-    trainer = Trainer(classifier(), arguments, train_dataset=labelled(), eval_dataset=labelled(8), callbacks=[callback])
+    trainer = monitored(horizon, tmp_path, "eval_loss", labelled(8))
     seen, validate = [], LearnedLR.validate
     monkeypatch.setattr(LearnedLR, "validate", lambda lr, loss: seen.append(loss) or validate(lr, loss))
     trainer.train()
@@ -149,11 +148,36 @@ def test_the_loss_of_every_evaluation_reaches_the_schedule_if_it_is_monitored(ho
     assert len(seen) == 7
 
 
+def monitored(horizon, tmp_path, monitor, eval_dataset, **arguments):
+    callback = LearnedLRCallback(horizon, num_classes=CLASSES, monitor=monitor)
+    arguments = settings(tmp_path, **{"eval_strategy": "steps", "eval_steps": 2, **arguments})
+    return Trainer(classifier(), arguments, train_dataset=labelled(), eval_dataset=eval_dataset, callbacks=[callback])
+
+
+def test_one_of_several_data_sets_can_be_monitored(horizon, tmp_path):
+    trainer = monitored(horizon, tmp_path, "eval_b_loss", {"a": labelled(4), "b": labelled(8)})
+    trainer.train()
+    assert trainer.lr_scheduler.engine.validation.lowest == min(logged(trainer, "eval_b_loss"))
+
+
+def test_evaluations_after_the_training_are_not_read(horizon, tmp_path):
+    trainer = monitored(horizon, tmp_path, "eval_loss", labelled(8))
+    trainer.train()
+    seen = replace(trainer.lr_scheduler.engine.validation)
+    trainer.evaluate(labelled(12))
+    trainer.evaluate(labelled(12), metric_key_prefix="test")
+    assert trainer.lr_scheduler.engine.validation == seen
+
+
 def test_a_metric_that_no_evaluation_has_is_told_with_those_that_it_has(horizon, tmp_path):
-    callback = LearnedLRCallback(horizon, num_classes=CLASSES, monitor="val_loss")
-    arguments = settings(tmp_path, eval_strategy="steps", eval_steps=2)
-    trainer = Trainer(classifier(), arguments, train_dataset=labelled(), eval_dataset=labelled(8), callbacks=[callback])
-    with pytest.raises(ValueError, match=r"monitor must be a metric of the evaluation, got 'val_loss', .*eval_loss"):
+    trainer = monitored(horizon, tmp_path, "val_loss", labelled(8))
+    with pytest.raises(ValueError, match=r"monitor must be a metric of the evaluation, got 'val_loss', .*'eval_loss'"):
+        trainer.train()
+
+
+def test_a_monitor_with_nothing_to_read_is_told_before_the_training(horizon, tmp_path):
+    trainer = monitored(horizon, tmp_path, "eval_loss", labelled(8), eval_strategy="no")
+    with pytest.raises(ValueError, match="eval_strategy must be 'epoch' or 'steps' with monitor='eval_loss'"):
         trainer.train()
 
 

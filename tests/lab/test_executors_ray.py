@@ -73,7 +73,7 @@ def cluster():
             assert ours
             yield
             ray.shutdown()
-            psutil.wait_procs(ours, timeout=30)
+            psutil.wait_procs(ours, timeout=120)
             assert not [process for process in ours if process.is_running() and process.status() != "zombie"]
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -118,12 +118,12 @@ def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedu
     assert by_perplexity > 1.5 * by_loss
 
 
-def phased(tmp_path, gamma):
+def phased(tmp_path, gamma, **more):
     """A training on digits under a schedule of three phases, with batch norms."""
     torch.manual_seed(0)
     file = tmp_path / "phases.safetensors"
     Schedule([LSTMNet(6) for _ in range(3)], Card(gamma=Gamma("per-phase"))).save(file)
-    options = {"schedule": str(file), "scale": 0.2, "gamma": gamma}
+    options = {"schedule": str(file), "scale": 0.2, "gamma": gamma, **more}
     return tiny(**SMALL_CNN, epochs=3, schedule="learned", schedule_options=options)
 
 
@@ -167,13 +167,27 @@ def test_a_run_with_the_authors_gamma_ends_alike_if_it_is_stopped(tmp_path):
     assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), run(spec, device="cpu"))
 
 
-def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked(tmp_path):
-    spec = tiny(schedule="learned", schedule_options={"schedule": "universal-2", "validate": True}, eval_every=2)
-    stepper = Stepper(spec, torch.device("cpu"))
-    assert stepper.method.reads_val_loss
-    whole = run(spec, device="cpu")
-    assert ["val_loss" in line for line in whole.epochs] == [True, True]
-    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked(tmp_path, monkeypatch):
+    """It gets worse in every epoch here."""
+    evaluate = Stepper.evaluate
+
+    def worse(stepper, *parts):
+        found = evaluate(stepper, *parts)
+        return {part: score._replace(loss=1.0 + stepper.step_count) for part, score in found.items()}
+
+    monkeypatch.setattr(Stepper, "evaluate", worse)
+    options = {"schedule": "universal-2", "validate": True}
+    spec = tiny(schedule="learned", schedule_options=options, epochs=6, eval_every=6)
+    with pytest.warns(UserWarning, match="got nothing below its first loss"):
+        whole = run(spec, device="cpu")
+        assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+    gammas = [line["gamma"] for line in whole.epochs]
+    assert gammas == pytest.approx([gammas[0]] * 4 + [0.1 * gammas[0]] * 2)
+
+
+def test_a_schedule_that_cannot_be_validated_is_refused_before_the_training(tmp_path):
+    with pytest.raises(ValueError, match="need a schedule that keeps its range"):
+        run(phased(tmp_path, "card", validate=True), device="cpu")
 
 
 def test_the_mean_training_loss_is_of_a_model_in_evaluation_mode_and_changes_nothing():

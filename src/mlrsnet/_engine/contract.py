@@ -33,6 +33,15 @@ def knows_progress(schedule: Schedule) -> bool:
     return "progress" in schedule.net.inputs or schedule.net.anneal != "none"
 
 
+def check_keeps_range(schedule: Schedule) -> None:
+    """Raise if a schedule computes its range anew in every phase, so that nothing else can change it."""
+    if schedule.card.gamma.policy == "per-phase":
+        raise ValueError(
+            f"validation losses need a schedule that keeps its range, and {schedule.card.name!r} computes it anew in every phase: "
+            "use another schedule, such as the default, or leave them out"
+        )
+
+
 def make_rule(schedule: Schedule, num_classes: int | None, scale: float, min_lr: float, max_lr: float | None) -> Rule:
     """A rule from the arguments of `LearnedLR`, checked."""
     if num_classes is not None:

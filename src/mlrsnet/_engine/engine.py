@@ -137,17 +137,26 @@ class Engine:
         self._follow(self.horizon.annealed(status["step"], steps), self.planned_steps)
 
     def validate(self, loss: float | Tensor) -> float:
-        """Read a validation loss; what every LR is multiplied by from now on. Waits for the device."""
-        loss = float(average_over_ranks(as_scalar(loss), self.losses.process_group))
+        """Read a validation loss; what every LR is multiplied by from now on. Waits for the device.
+
+        The share is part of gamma, which a captured step reads. A step whose LR is already set keeps it.
+        """
+        loss = float(average_over_ranks(as_scalar(loss, allow_whole=True), self.losses.process_group))
         if not math.isfinite(loss):
             self.problems.warn_once("validation", f"a validation loss was not finite ({loss}), and was not read")
             return self.validation.share
         status, before = self.backend.status(), self.validation.share
-        self.validation.see(loss, is_training=status["phase"] >= 0)
+        self.validation.see(loss, is_training=status["step"] > 0)
         if self.validation.share != before:
+            self._awaits_step = False
             self.backend.set_gamma(status["gamma"] * self.validation.share / before, status["phase"])
+            self._set_course()
             self._check_falls()
         return self.validation.share
+
+    def set_gamma(self, gamma: float, phase: int) -> None:
+        """Continue with another range, as if it came from this phase. Steps that were shortened stay so."""
+        self.backend.set_gamma(gamma * self.validation.share, phase)
 
     def check_measured(self, steps: int) -> None:
         """Warn once if the range could not be measured in this many steps; waits for the device."""
@@ -249,6 +258,9 @@ class Engine:
         self.problems.mark_known(saved)
         self.optimizer_steps.take()
         self._awaits_step, self.validation = False, validation or Validation()
+        self._set_course()
+        if self.validation.cuts:
+            self.problems.warned.add("no_falls")
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             set_lr(group, saved["lr"] * ratio)
         if self.meter is not None:
@@ -265,7 +277,8 @@ class Engine:
 
     def _set_course(self) -> None:
         """Say where the LR ends, if someone planned it and it falls there."""
-        is_planned = knows_progress(self.rule.schedule) and not (self.is_open or self.is_annealing)
+        has_other_end = self.is_open or self.is_annealing or self.validation.cuts
+        is_planned = knows_progress(self.rule.schedule) and not has_other_end
         self.course.steps, self.course.total_steps = self.steps, self.total_steps if is_planned else 0
 
     def _find_main(self) -> int:
@@ -288,7 +301,7 @@ class Engine:
 
     def _check_falls(self) -> None:
         """Warn once if validation losses only rose."""
-        if not self.validation.falls:
+        if not self.validation.has_fallen:
             self.problems.warn_once(
                 "no_falls",
                 f"validate(loss) got nothing below its first loss, {self.validation.lowest:.4g}, so every LR is now "

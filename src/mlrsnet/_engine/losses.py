@@ -40,15 +40,15 @@ class Losses:
         return None if loss is None else average_over_ranks(loss, self.process_group)
 
 
-def as_scalar(loss: float | Tensor) -> float | Tensor:
-    """A float, or a detached tensor without dimensions."""
+def as_scalar(loss: float | Tensor, *, allow_whole: bool = False) -> float | Tensor:
+    """A float, or a detached tensor without dimensions. A whole number is more likely to count something, unless it is allowed."""
     if isinstance(loss, Tensor):
         if loss.numel() != 1:
             raise ValueError(f"loss must be a scalar, got shape {tuple(loss.shape)}: pass loss.mean()")
-        if not loss.is_floating_point():
+        if not (loss.is_floating_point() or allow_whole):
             raise TypeError(NOT_A_LOSS.format(f"a tensor of {loss.dtype}"))
         return loss.detach().reshape(())
-    if _is_whole(loss):
+    if _is_whole(loss) and not allow_whole:
         raise TypeError(NOT_A_LOSS.format(repr(loss)))
     try:
         if not isinstance(loss, str):

@@ -14,7 +14,7 @@ from mlrsnet import _check
 from mlrsnet._engine.contract import Rule, Snapshot
 from mlrsnet._engine.engine import Engine
 from mlrsnet._engine.groups import first_group
-from mlrsnet._engine.validation import Validation
+from mlrsnet._engine.validation import IN_A_ROW, MOST_CUTS, Validation
 from mlrsnet._features import Horizon
 from mlrsnet.schedule import Schedule
 
@@ -29,7 +29,7 @@ MEASURED_KEYS = ("measured_sum", "measured_weight", "depth", "parameters", "meas
 PLAN_KEYS = ("planned_steps", "anneal_begin", "anneal_start")
 """Of runs that `LearnedLR.anneal` ends only. A run whose end is open has `open_ended`. One whose LR is not that of the first group,
 as it was in version 0.1, has `main_group`."""
-VALIDATION_KEYS = tuple(f"validation_{name}" for name in ("lowest", "waited", "cuts", "falls"))
+VALIDATION_KEYS = tuple(f"validation_{name}" for name in ("lowest", "waited", "cuts", "has_fallen"))
 """Of runs that read validation losses only."""
 
 
@@ -90,7 +90,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
         (depth, parameters),
         steps,
         shrink if isinstance(shrink, torch.Tensor) else None,
-        Validation(*seen.values()) if seen else None,
+        _seen(**seen) if seen else None,
     )
 
 
@@ -106,6 +106,16 @@ def _measured(engine: Engine) -> dict[str, Any]:
 def _validation(seen: Validation) -> dict[str, Any]:
     """What only a run with validation losses has."""
     return dict(zip(VALIDATION_KEYS, astuple(seen), strict=True)) if seen.lowest < math.inf else {}
+
+
+def _seen(**saved: Any) -> Validation:
+    """The same again; refuses what `Validation` never has."""
+    lowest, waited, cuts, has_fallen = saved.values()
+    tests = (math.isfinite(lowest), 0 <= waited < IN_A_ROW, 0 <= cuts <= MOST_CUTS, True)
+    for name, good in zip(saved, tests, strict=True):
+        if not good:
+            raise _strange(name)
+    return Validation(float(lowest), waited, cuts, bool(has_fallen))
 
 
 def _plan(engine: Engine) -> dict[str, int]:

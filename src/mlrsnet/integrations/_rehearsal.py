@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
 
+from mlrsnet._engine.contract import check_keeps_range
 from mlrsnet.scheduler import LearnedLR
 
 
@@ -14,6 +15,8 @@ def any_optimizer() -> Optimizer:
     return SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
-def check_arguments(*, total_steps: int | None, **arguments: Any) -> None:
+def check_arguments(*, total_steps: int | None, monitor: str | None = None, **arguments: Any) -> None:
     """Raise any error that `LearnedLR` would raise for these arguments. The framework may supply `total_steps` later."""
-    LearnedLR(any_optimizer(), total_steps=1 if total_steps is None else total_steps, **arguments)
+    lr = LearnedLR(any_optimizer(), total_steps=1 if total_steps is None else total_steps, **arguments)
+    if monitor is not None:
+        check_keeps_range(lr.schedule)

@@ -193,11 +193,12 @@ class Loop:
             "lr": lrs[-1],
             "seconds": seconds,
         }
+        scalars = stepper.method.scalars()  # of the epoch, before the method learns how it went
         due = line["epoch"] % stepper.spec.eval_every == 0 or stepper.step_count == stepper.total_steps
         if due or stepper.method.reads_val_loss or not math.isfinite(line["train_loss"]):
             line |= run_record.scores(stepper.evaluate("val", "test"))
             stepper.method.end_epoch(line["val_loss"])
-        line |= stepper.method.scalars()
+        line |= scalars
         if lost := sum(not math.isfinite(loss) for loss in losses):
             line["nonfinite_losses"] = lost
         run_record.add_epoch(self.record, line, losses, lrs)

@@ -37,7 +37,7 @@ class LearnedLRCallback(Resumable):
             "num_classes": num_classes,
             **options,
         }
-        check_arguments(total_steps=total_steps, **self._arguments)
+        check_arguments(total_steps=total_steps, monitor=monitor, **self._arguments)
 
     def state_dict(self) -> dict[str, Any]:
         """The schedule's state, saved in every checkpoint."""

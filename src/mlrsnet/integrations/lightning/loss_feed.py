@@ -27,8 +27,8 @@ class LossFeed(Callback):
     `LearningRateMonitor` show the LR that a step used. `lr` stays None.
 
     Args:
-        monitor: the name of a logged validation loss, such as `val_loss`, for `LearnedLR.validate`; lower must be better. Not
-            with several optimizers.
+        monitor: the name of a logged validation loss, such as `val_loss`, for `LearnedLR.validate`; lower must be better. Only
+            with one optimizer.
     """
 
     lr: LearnedLR | None = None
@@ -45,6 +45,7 @@ class LossFeed(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Find or make the schedule. Now the optimizer and the number of steps are known, and any checkpoint is loaded."""
         self._check_alone(trainer)
+        self._check_monitor(trainer)
         self._waiting = self._closed = False
         self._several = OwnSteps(trainer) if len(trainer.optimizers) > 1 and self._allows_several else None
         if self._several is None:
@@ -86,8 +87,8 @@ class LossFeed(Callback):
         self._closed = False
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Give the validation loss to the schedule."""
-        if self.monitor is None or self.lr is None or trainer.sanity_checking:
+        """Give the validation loss to the schedule, while it trains."""
+        if self.monitor is None or self.lr is None or trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         if self.monitor not in trainer.callback_metrics:
             raise ValueError(
@@ -133,6 +134,21 @@ class LossFeed(Callback):
         if others:
             raise ValueError(
                 f"only one callback can set the LR, got {class_names([self, *others])}: keep one in Trainer(callbacks=[...])"
+            )
+
+    def _check_monitor(self, trainer: Any) -> None:
+        """Raise if there will be no validation loss, or several schedules to give it to."""
+        if self.monitor is None:
+            return
+        if not trainer.enable_validation:
+            raise ValueError(
+                f"monitor={self.monitor!r} needs validation data and a validation_step that logs it, got none: pass "
+                "val_dataloaders, or leave monitor out"
+            )
+        if len(trainer.optimizers) > 1:
+            raise ValueError(
+                f"monitor={self.monitor!r} needs one optimizer, got {len(trainer.optimizers)}: call validate(loss) of each "
+                "LearnedLR in your module instead"
             )
 
     def _defer_monitors(self, trainer: Any) -> None:

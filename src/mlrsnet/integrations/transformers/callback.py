@@ -60,7 +60,9 @@ class LearnedLRCallback(TrainerCallback):
     ) -> None:
         self.monitor = monitor
         self._settings = {"schedule": schedule, "total_steps": total_steps, "num_classes": num_classes, **options}
-        check_arguments(**self._settings)
+        check_arguments(**self._settings, monitor=monitor)
+        self._trains = self._was_validated = False
+        self._offered: set[str] = set()  # metrics of this training's evaluations
         self._trainer: Any = None
         self._created: LearnedLR | None = None
         self._loss: Tensor | None = None  # sum over the batch so far
@@ -116,12 +118,25 @@ class LearnedLRCallback(TrainerCallback):
                 f"optimizers must hold the optimizer that its LearnedLR was built on, got another {type(optimizer).__name__}: "
                 "pass optimizers=(optimizer, LearnedLR(optimizer, ...))"
             )
+        if self.monitor is not None and args.eval_strategy == "no":
+            raise ValueError(
+                f"eval_strategy must be 'epoch' or 'steps' with monitor={self.monitor!r}, got 'no': there would be nothing to read"
+            )
         self._check_horizon(lr, state.max_steps)
-        self._times = None
+        self._times, self._trains, self._was_validated, self._offered = None, True, False, set()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """What is evaluated from now on is not for the schedule."""
+        self._trains = False
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Drop the loss of an unfinished batch."""
+        """Drop the loss of an unfinished batch. All metrics of the last evaluation are known by now."""
         self._loss = None
+        if self._offered and not self._was_validated:
+            raise ValueError(
+                f"monitor must be a metric of the evaluation, got {self.monitor!r}, and there are {sorted(self._offered)}: name "
+                "one of them, such as eval_loss"
+            )
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the LR of the step that follows. Gradients are complete and clipped by now."""
@@ -134,16 +149,13 @@ class LearnedLRCallback(TrainerCallback):
         self._loss = None
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Give the validation loss to the schedule."""
-        lr = None if self._trainer is None else self._trainer.lr_scheduler
-        if self.monitor is None or not isinstance(lr, LearnedLR):
+        """Give the validation loss to the schedule, while it trains. With several data sets this is called for each."""
+        if self.monitor is None or not self._trains:
             return
-        if self.monitor not in (metrics or {}):
-            raise ValueError(
-                f"monitor must be a metric of the evaluation, got {self.monitor!r}, and there are {sorted(metrics or {})}: name "
-                "one of them, such as eval_loss"
-            )
-        lr.validate(metrics[self.monitor])
+        self._offered.update(metrics or {})
+        if self.monitor in (metrics or {}):
+            self._was_validated = True
+            self._trainer.lr_scheduler.validate(metrics[self.monitor])
 
     def _create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
         """Replaces `Trainer.create_scheduler`."""

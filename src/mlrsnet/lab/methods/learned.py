@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mlrsnet import Card, DecayNet, Gamma, Schedule, _check
+from mlrsnet._engine.contract import check_keeps_range
 from mlrsnet._features import phase_borders
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.scheduler import LearnedLR
@@ -86,6 +87,8 @@ class Learned(ByLearnedLR):
             chosen = chosen.for_text()
         if _check.one_of("gamma", gamma, GAMMAS) != "card":
             chosen = _without_policy(chosen)
+        if validate:
+            check_keeps_range(chosen)
         super().__init__(setting, chosen, scale)
         borders = phase_borders(self.learned.engine.horizon, chosen.num_phases)
         self.renewals = frozenset((0, *borders) if gamma == "authors" else ())

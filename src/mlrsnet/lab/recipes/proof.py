@@ -21,7 +21,9 @@ LEARNED = {
 }
 """Rows of learned schedules: a name, the path of a .safetensors file, or hf://owner/name. A new one is one line."""
 
-VALIDATED = "Universal 2, validated"
+VALIDATED, LEAST_EPOCHS = "Universal 2, validated", 5
+"""With fewer epochs the first cut would come after the end."""
+
 KINDS = ("cosine", "linear")
 TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """The grid of the decays, in multiples of the task's usual LR."""
@@ -103,7 +105,7 @@ def _d_adapted(spec: RunSpec) -> dict[str, Any]:
 def _cells(task: Task) -> list[Cell]:
     return [
         *(learned(row, task, schedule) for row, schedule in LEARNED.items()),
-        validated(task),
+        *([validated(task)] if task.spec.epochs >= LEAST_EPOCHS else []),
         *(Cell(row, task.name, spec) for row, spec in (decays(task) | rivals(task)).items()),
     ]
 
@@ -122,6 +124,8 @@ RECIPE = Recipe(
             "on Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning on the same, 0.01 "
             "for prices in dollars. Choose by validation.",
             "One relative size: every step is 8.7 % of the weights' length, measured, in a linear decay with 5 % warm-up.",
+            "Universal 2, validated: it reads the validation loss after every epoch (LearnedLR.validate); only where there are at "
+            "least 5. The decays are chosen by the same data.",
             "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
             "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
             "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",

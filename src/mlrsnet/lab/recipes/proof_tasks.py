@@ -182,7 +182,7 @@ LARGER = (
     _task("Wikipedia, GPT 6 x 256, AdamW", 315, task_options={"fraction": 0.03}, **WIKIPEDIA, **_gpt(6, 256)),
     _task(
         "CIFAR-10 16x16, ResNet-18, SGDM",
-        70,
+        62,
         task="cifar10",
         task_options=SIXTEEN | {"fraction": 0.1},
         model="resnet18",

@@ -121,6 +121,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "tuning": laws.tuning,
     "transfers": transfers.transfers,
     "validation": universal_validation.table,
+    "validated": proof.validated,
     "variants": universal_variants.table,
     "walks": walks.table,
     "walks-shorter": walks.shorter,

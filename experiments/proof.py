@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean, median, stdev
 
 from experiments import drawing, markdown, results
-from mlrsnet.lab.recipes.proof import KINDS, TIMES
+from mlrsnet.lab.recipes.proof import KINDS, TIMES, VALIDATED
 from mlrsnet.lab.records import DIVERGED, Record
 from mlrsnet.lab.report.tables import Row
 
@@ -139,7 +139,7 @@ def table(folder: str = FOLDER) -> list[str]:
     found = {one.title: made for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
     if not found:
         return results.NOTHING
-    heads = list(dict.fromkeys(name for _, row in found.values() for name in row))
+    heads = list(dict.fromkeys(name for _, row in found.values() for name in row if name != VALIDATED))
     lines = [
         [
             task,
@@ -161,6 +161,18 @@ def table(folder: str = FOLDER) -> list[str]:
         "Last epoch, test data, ± standard error over paired seeds; below 1 is better than the best-tuned decay. †: a training "
         "diverged and counts as guessing.",
     ]
+
+
+def validated(folder: str = FOLDER) -> list[str]:
+    """The default beside itself with validation losses, on the tasks that have enough epochs for them."""
+    found = {task: row for task, row in _by_task(folder).items() if VALIDATED in row}
+    if not found:
+        return results.NOTHING
+    names = ("Universal 2", VALIDATED)
+    lines = [[task, *(row[name].text for name in names)] for task, row in found.items()]
+    means = [f"**{geometric_mean([row[name].value for row in found.values()]):.3f}**" for name in names]
+    heads = ["error against the best decay", "default", "default, validated"]
+    return [*markdown.table(heads, lines), markdown.line(["**geometric mean**", *means])]
 
 
 HEADS = {

@@ -61,7 +61,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
     _check_numbers(state)
     numbers = {name: state.pop(name) for name in RULE_KEYS if name in state}  # the first states had none
     plan = {name: state.pop(name) for name in PLAN_KEYS} if state.keys() >= set(PLAN_KEYS) else {}
-    seen = {name: state.pop(name) for name in VALIDATION_KEYS} if state.keys() >= set(VALIDATION_KEYS) else {}
+    seen = _seen({name: state.pop(name) for name in VALIDATION_KEYS}) if state.keys() >= set(VALIDATION_KEYS) else None
     is_open = bool(state.pop("open_ended", False))
     main = int(state.pop("main_group", first_group(engine.optimizer)))
     _check_state(state, engine.rule.schedule)
@@ -90,7 +90,7 @@ def load(engine: Engine, saved: dict[str, Any]) -> None:
         (depth, parameters),
         steps,
         shrink if isinstance(shrink, torch.Tensor) else None,
-        _seen(**seen) if seen else None,
+        seen,
     )
 
 
@@ -108,7 +108,7 @@ def _validation(seen: Validation) -> dict[str, Any]:
     return dict(zip(VALIDATION_KEYS, astuple(seen), strict=True)) if seen.lowest < math.inf else {}
 
 
-def _seen(**saved: Any) -> Validation:
+def _seen(saved: dict[str, Any]) -> Validation:
     """The same again; refuses what `Validation` never has."""
     lowest, waited, cuts, has_fallen = saved.values()
     tests = (math.isfinite(lowest), 0 <= waited < IN_A_ROW, 0 <= cuts <= MOST_CUTS, True)

@@ -112,9 +112,11 @@ def test_only_one_process_prints_and_writes(undisturbed):
 
 
 def test_what_several_processes_cannot_do_is_refused(undisturbed):
-    _, (_, errors) = undisturbed
-    for message in REFUSED.values():
-        assert re.search(f"mlrsnet: error: .*{message}", errors)
+    out, _ = undisturbed
+    for rank in range(2):
+        errors = (out / f"refused{rank}.txt").read_text()
+        for message in REFUSED.values():
+            assert re.search(f"mlrsnet: error.*: .*{message}", errors)
 
 
 def test_two_processes_train_as_one_does_on_the_whole_batch(undisturbed, pictures):

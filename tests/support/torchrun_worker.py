@@ -5,11 +5,13 @@ faults    attempt, command (its number), step, rank, and kind: kill, ask or stop
 refused   more commands, which must be refused
 """
 
+import io
 import json
 import os
 import signal
 import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import torch
@@ -65,9 +67,13 @@ def main():
             Stepper.step = plain
             if code:
                 sys.exit(code)
+        told = io.StringIO()  # each process on its own: their lines on one stream can be mixed
         for words in plan["refused"]:
-            if cli.main(words) != 2:
+            with redirect_stderr(told):
+                code = cli.main(words)
+            if code != 2:
                 sys.exit(f"not refused: {words}")
+        Path(sys.argv[1]).with_name(f"refused{os.environ['RANK']}.txt").write_text(told.getvalue())
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def learn_horizon(
         on_generation: called with the trainer after each generation.
         executor: where a generation's trainings run; in this process if None.
     """
+    _check_alone()  # before the lock, which only one of several processes would get
     folder, record = learning_folder(out), out.with_name(out.name + ".json")
     with held_file(out):
         learning_folder(out)  # again: another process may have written the file meanwhile
@@ -92,6 +93,15 @@ def learn_horizon(
         write_atomically(record, read_bytes(folder / RECORD, LARGEST_LINES))
         remove_folder(folder)
     return schedule, record
+
+
+def _check_alone() -> None:
+    """Refuse several processes that torchrun started."""
+    if current().count > 1:
+        raise ValueError(
+            f"the objective horizon must be learned in one process, got {current().count} from torchrun: start it without it, "
+            "or spread its trainings with --executor ray"
+        )
 
 
 def learn(
@@ -116,11 +126,7 @@ def learn(
         KeyboardInterrupt: on Ctrl-C or SIGTERM; what was done is saved in the folder.
         RunInUseError: if another process uses the folder.
     """
-    if current().count > 1:
-        raise ValueError(
-            f"the objective horizon must be learned in one process, got {current().count} from torchrun: start it without it, "
-            "or spread its trainings with --executor ray"
-        )
+    _check_alone()
     is_apart = crew is not None and crew.workers.apart
     trainer = build(spec, resolve("cpu" if is_apart else device), root)
     if crew is not None and is_apart:

@@ -9,7 +9,6 @@ default limits such a step by its own gradient (`Meter.limit`), and lets a train
 
 import json
 import math
-import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,8 +26,6 @@ from torch.optim.lr_scheduler import OneCycleLR
 from experiments import markdown, results
 from mlrsnet import LearnedLR, _features
 from mlrsnet._engine.meter import Meter
-from mlrsnet.card import versions
-from mlrsnet.lab.records import commit
 
 RECORD = results.RESULTS / "jumps" / "cpu.json"
 SHAPES = ((60, 64, 2), (60, 32, 3), (80, 64, 3), (100, 128, 3))
@@ -85,8 +82,7 @@ def _changed(arm: str) -> Iterator[None]:
 def measure() -> dict[str, Any]:
     """Every arm on the same trainings."""
     found = {arm: [round(train(arm, *shape, seed), 4) for shape in SHAPES for seed in range(SEEDS)] for arm in ARMS}
-    where = {"versions": versions(), "device": platform.processor() or platform.machine(), "commit": commit()}
-    return {"shapes": SHAPES, "seeds": SEEDS, **where, "errors": found}
+    return {"shapes": SHAPES, "seeds": SEEDS, **results.here(), "errors": found}
 
 
 def table() -> list[str]:

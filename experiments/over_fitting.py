@@ -10,7 +10,6 @@ usual LR, and the weights of the epoch with the lowest validation loss.
 
 import json
 import math
-import platform
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -25,8 +24,6 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from experiments import markdown, results
 from mlrsnet import LearnedLR
-from mlrsnet.card import versions
-from mlrsnet.lab import records
 from mlrsnet.lab.datasets import data_root, r_tables
 
 RECORD = results.RESULTS / "over_fitting" / "cpu.json"
@@ -118,8 +115,7 @@ def measure() -> dict[str, Any]:
                 warnings.simplefilter("ignore")  # some say that nothing is learned, which is so on some tables
                 losses[arm] = [round(loss, 5) for loss in train(arm, name, optimizer, epochs, seed)]
         found.append({"table": name, "optimizer": optimizer, "epochs": epochs, "seed": seed, "losses": losses})
-    where = {"versions": versions(), "device": platform.processor() or platform.machine(), "commit": records.commit()}
-    return {**where, "trainings": found}
+    return {**results.here(), "trainings": found}
 
 
 def table() -> list[str]:

@@ -1,12 +1,14 @@
 """The committed records, read once: `mlrsnet report`'s tables of a folder of results/, and other JSON files there."""
 
 import json
+import platform
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mlrsnet.baselines.hand_designed import HAND_DESIGNED
+from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.optimizers import EAGER
 from mlrsnet.lab.records import Record
@@ -28,6 +30,11 @@ def place(recipe: str, scale: str) -> str:
 def data(path: str) -> Any:
     """A JSON file of results/."""
     return json.loads((RESULTS / path).read_text())
+
+
+def here() -> dict[str, Any]:
+    """What a new record says of where it was made."""
+    return {"versions": versions(), "device": platform.processor() or platform.machine(), "commit": records.commit()}
 
 
 def report(folder: str) -> Report:

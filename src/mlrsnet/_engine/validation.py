@@ -4,7 +4,7 @@ A training loss goes on falling while a network over-fits. A validation loss tel
 lowest so far, every LR is a tenth of what it would be, after three more a hundredth. A new lowest one undoes the last cut.
 
 So a network that over-fits stays near where it was good. One whose loss was only level and noisy, as it often is while the LR is
-high, soon has a new lowest loss, since shorter steps mean less noise; then it goes on as before.
+high, mostly finds a new lowest loss, since shorter steps mean less noise; then it goes on as before.
 """
 
 import math

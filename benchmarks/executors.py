@@ -25,12 +25,12 @@ import psutil
 import torch
 
 from mlrsnet.card import versions
-from mlrsnet.horizon import HorizonTrainer, evolution
-from mlrsnet.horizon.judging import Judged
 from mlrsnet.lab import checkpoint, records, run_record
 from mlrsnet.lab.devices import device_name, reproducible
 from mlrsnet.lab.executors import Crew, Executor, Place, Work
 from mlrsnet.lab.generations import CrewHelpers, Order, digest_of
+from mlrsnet.lab.horizon import HorizonTrainer, evolution
+from mlrsnet.lab.horizon.judging import Judged
 from mlrsnet.lab.meta_building import build
 from mlrsnet.lab.meta_specs import PRESETS, HorizonSpec
 from mlrsnet.lab.recipe_runs import make_run
@@ -198,8 +198,8 @@ def checkpoints(rounds: int) -> dict[str, Any]:
 
 
 def messages() -> dict[str, Any]:
-    """Bytes that travel in a generation of the preset `universal`'s size, and what a process draws from seeds for it."""
-    spec = replace(PRESETS["universal"], task="digits", held_out=1)
+    """Bytes that travel in a generation of the preset `universal-lstm`'s size, and what a process draws from seeds for it."""
+    spec = replace(PRESETS["universal-lstm"], task="digits", held_out=1)
     trainer = build(spec, CPU)
     drawn = min(seconds(lambda: draw_again(trainer)) for _ in range(5))
     groups = trainer.groups()

@@ -19,16 +19,16 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
 from mlrsnet.card import Card, versions
-from mlrsnet.gamma import Gamma
-from mlrsnet.horizon import Data, TaskSampler
-from mlrsnet.horizon.batches import Batches
-from mlrsnet.horizon.fitness import calibrated_loss
-from mlrsnet.horizon.policies import Networks
-from mlrsnet.horizon.population import Population
-from mlrsnet.horizon.trainer import default_net
-from mlrsnet.horizon.training import Training
 from mlrsnet.lab.devices import device_name
+from mlrsnet.lab.horizon import Data, Run, TaskSampler
+from mlrsnet.lab.horizon.batches import Batches
+from mlrsnet.lab.horizon.first_net import first_net
+from mlrsnet.lab.horizon.fitness import calibrated_loss
+from mlrsnet.lab.horizon.policies import Networks
+from mlrsnet.lab.horizon.population import Population
+from mlrsnet.lab.horizon.training import Training
 from mlrsnet.lab.models import build_image
+from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
 
 TASKS, BATCH = 8, 128
@@ -44,11 +44,11 @@ def tasks(data: Data, steps: int, count: int) -> list[Any]:
 
 
 def population(data: Data, members: int, chosen: list[Any], precision: str) -> Population:
-    net = default_net()
-    policy = Networks(Schedule(net, Card(gamma=Gamma("fixed", value=1.0))), len(chosen) * members, data.inputs.device)
+    net = first_net()
+    policy = Networks(Schedule(net, Card(gamma=Fixed(1.0))), len(chosen) * members, data.inputs.device)
     row = parameters_to_vector(net.parameters()).detach().to(data.inputs.device)
     policy.configure(row.expand(len(chosen) * members, -1))
-    return Population(chosen[0], len(chosen), members, policy, data, precision)
+    return Population(chosen[0], len(chosen), members, policy, Run(data.inputs.device, precision), data)
 
 
 def seconds(work: Any, device: torch.device) -> float:

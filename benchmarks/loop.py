@@ -27,13 +27,14 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, Dataset
 
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Schedule
 from mlrsnet.card import versions
 from mlrsnet.lab import datasets, records
 from mlrsnet.lab.devices import device_name, reproducible
 from mlrsnet.lab.models import build_image
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
+from mlrsnet.nets import LSTMNet
 
 EPOCHS = 1000  # a horizon that no loop below reaches
 WORKERS = min(8, os.cpu_count() or 1)

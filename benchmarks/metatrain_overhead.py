@@ -25,9 +25,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
-from mlrsnet import LSTMNet, MetaTrainer
+from mlrsnet import MetaTrainer
 from mlrsnet.card import versions
 from mlrsnet.lab.models.small_cnn import small_cnn
+from mlrsnet.nets import LSTMNet
 
 STEPS = 1_000_000
 

@@ -1,34 +1,48 @@
-"""What `LearnedLR.step` costs, as ratios measured in one run.
+"""What `LearnedLR` adds to a step, as ratios measured in one run.
 
-CPU: one step of the paper's schedule (LSTM, 50 cells, 3 phases, float LR) against `CosineAnnealingLR.step` and against
-the whole training step of a small CNN at batch 64. Target: 60 microseconds, one fifth of the CNN's step. A measured range
-also measures every step, from SGD's gradients or, for AdamW, from a copy of the weights. Target: 5 % of the CNN's step.
+CPU, one thread: whole training steps under the default, with float and with tensor LRs, under the paper's network, Schedule-Free's and
+Prodigy's AdamW, each against the same step of AdamW under `CosineAnnealingLR`, timed in turns: an MLP of 2,000 weights, a CNN of 0.3
+million, a GPT of 10 million. Beside it what each keeps in memory beyond weights and gradients. Targets: 1.02 for the CNN and the GPT,
+1.15 for the MLP, 1.6 for the MLP with tensor LRs.
 
-GPU: the same inside the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD with weight
-decay, so that a measured range needs the copy; with momentum it does not).
-Target on an H200: 15 microseconds, 0.5 % of the step, no synchronisation. Needs torchvision.
+Counts: functions and files of this package that a step and a construction enter, and calls of ATen, by dispatch. Targets: 40 in 9, 60
+in 12, three calls for each matrix of more than 4,096 entries and 15 more.
 
-    python benchmarks/step_overhead.py [--out results/step_overhead.json]
+GPU: the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD with weight decay, with momentum
+and without). No synchronisation. Needs torchvision.
+
+    python benchmarks/step_overhead.py [--out results/step_overhead/cpu.json]
 """
 
 import argparse
+import gc
 import json
 import platform
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import prodigyopt
+import schedulefree
 import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule
-from mlrsnet._engine.device import DeviceBackend
+import mlrsnet
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet._driver import driver_of
 from mlrsnet.card import versions
-from mlrsnet.lab.models.small_cnn import small_cnn
+from mlrsnet.default import Default
+from mlrsnet.lab.models.transformer import Block
+from mlrsnet.law import Law
+from mlrsnet.nets import LSTMNet
+from mlrsnet.sensors import ENTRIES
 
 STEPS = 1_000_000  # a horizon none of the loops below reaches
 
@@ -38,22 +52,18 @@ def paper_schedule() -> Schedule:
     return Schedule([LSTMNet() for _ in range(3)])
 
 
-def measured_schedule() -> Schedule:
-    return Schedule(paper_schedule().phases, Card(gamma=Gamma("measured", value=0.1)))
+def adding(optimizer: Optimizer, law: Law, loss: torch.Tensor) -> Callable[[], None]:
+    """All that a law adds to a step, without the step: the loss, and what the optimizer's hooks do."""
+    lr = LearnedLR(optimizer, law, total_steps=STEPS, num_classes=10)
+    driver = driver_of(optimizer)
+    assert driver is not None
 
-
-def measuring(model: nn.Module, optimizer: Optimizer) -> Callable[[], None]:
-    """All that a measured range adds to a step, without the step: the LR, and what the optimizer's hooks do."""
-    lr = LearnedLR(optimizer, measured_schedule(), total_steps=STEPS, num_classes=10)
-    loss, meter = torch.tensor(2.3), lr.engine.meter
-    assert meter is not None
-
-    def measure() -> None:
+    def add() -> None:
         lr.step(loss)
-        meter.enter(optimizer, with_closure=False)
-        meter.leave(optimizer)
+        driver.pre(optimizer, (), {})
+        driver.post(optimizer, (), {})
 
-    return measure
+    return add
 
 
 def microseconds(call: Callable[[], Any], repeats: int, wait: Callable[[], None] = lambda: None) -> float:
@@ -79,40 +89,161 @@ def interleaved(
     return {name: median(values) for name, values in timings.items()}
 
 
-def on_cpu() -> dict[str, float]:
-    torch.manual_seed(0)
-    model, images, labels = small_cnn(), torch.randn(64, 1, 8, 8), torch.randint(10, (64,))
-    optimizer = SGD(model.parameters(), lr=0.1)
-    learned = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
-    cosine = CosineAnnealingLR(SGD(model.parameters(), lr=0.1), STEPS)
-    cosine.optimizer.step()
-    loss = torch.tensor(2.3)
+@dataclass(frozen=True)
+class Training:
+    """A model with one batch, on which every optimizer takes its steps."""
 
-    def train() -> None:
+    model: nn.Module
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+    def loss(self) -> torch.Tensor:
+        return nn.functional.cross_entropy(self.model(self.inputs).flatten(0, -2), self.targets.flatten())
+
+    @property
+    def weights(self) -> int:
+        return sum(weight.numel() for weight in self.model.parameters())
+
+
+def mlp() -> Training:
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 10))
+    return Training(model, torch.randn(32, 20), torch.randint(10, (32,)))
+
+
+def cnn() -> Training:
+    layers: list[nn.Module] = []
+    for before, width in ((3, 32), (32, 64), (64, 128), (128, 156)):
+        layers += [nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(156, 10))
+    return Training(model, torch.randn(64, 3, 16, 16), torch.randint(10, (64,)))
+
+
+def gpt() -> Training:
+    blocks = [Block(384, 6, dropout=0.0) for _ in range(6)]
+    model = nn.Sequential(nn.Embedding(65, 384), *blocks, nn.LayerNorm(384), nn.Linear(384, 65))
+    return Training(model, torch.randint(65, (8, 64)), torch.randint(65, (8, 64)))
+
+
+TRAININGS = {"mlp": (mlp, 30, 60), "cnn": (cnn, 2, 40), "gpt": (gpt, 1, 15)}
+"""Name: (training, steps in a timing, timings)."""
+
+
+def under(kind: str, training: Training) -> Callable[[], None]:
+    """A whole training step, and its schedule."""
+    weights, lr = list(training.model.parameters()), 1e-3
+    if kind == "schedule-free":
+        optimizer: Any = schedulefree.AdamWScheduleFree(weights, lr=2.5e-3)
+        optimizer.train()
+    elif kind == "prodigy":
+        optimizer = prodigyopt.Prodigy(weights)
+    else:
+        optimizer = AdamW(weights, lr=torch.tensor(lr) if kind.endswith("tensor") else lr)
+    learned = None
+    if kind.startswith(("default", "untold", "lstm")):
+        law: Law = paper_schedule() if kind.startswith("lstm") else Default()
+        learned = LearnedLR(optimizer, law, total_steps=STEPS, num_classes=10, max_lr=lr)  # no network is to be trained here
+    cosine = CosineAnnealingLR(optimizer, STEPS) if kind.startswith("cosine") else None
+
+    def step() -> None:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(images), labels).backward()
+        loss = training.loss()
+        loss.backward()
+        if learned is not None and not kind.startswith("untold"):
+            learned.step(loss)
         optimizer.step()
+        if cosine is not None:
+            cosine.step()
 
-    learned.trust_order()  # they are timed apart, not as one loop
-    train()
-    calls = {
-        "learned": lambda: learned.step(loss),
-        "measured": measuring(model, SGD(model.parameters(), lr=0.1)),
-        "measured_copy": measuring(model, AdamW(model.parameters(), lr=0.1)),
-        "cosine": cosine.step,
-        "training_step": train,
-    }
-    found = interleaved(calls, repeats=300, rounds=15, wait=lambda: None)
+    return step
+
+
+KINDS = ("cosine", "cosine tensor", "default", "default tensor", "untold", "lstm", "schedule-free", "prodigy")
+
+
+def held(kind: str, make: Callable[[], Training]) -> int:
+    """Bytes of tensors that are kept after three steps, beyond weights, gradients and batch."""
+    training = make()
+    step = under(kind, training)
+    for _ in range(3):
+        step()
+    own = [training.inputs, training.targets, *training.model.buffers()]
+    for weight in training.model.parameters():
+        own += [weight, weight.grad]
+    known = {one.untyped_storage().data_ptr() for one in own if one is not None}
+    gc.collect()
+    found = {}
+    for one in gc.get_objects():
+        if isinstance(one, torch.Tensor) and one.device.type == "cpu":
+            storage = one.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+    return sum(size for place, size in found.items() if place not in known)
+
+
+def on_cpu(name: str) -> dict[str, Any]:
+    make, repeats, rounds = TRAININGS[name]
+    torch.manual_seed(0)
+    empty = held("cosine", lambda: Training(nn.Linear(1, 1), torch.ones(1, 1), torch.zeros(1, dtype=torch.int64)))
+    kept = {kind: held(kind, make) - empty for kind in KINDS}
+    times = interleaved({kind: under(kind, make()) for kind in KINDS}, repeats, rounds, wait=lambda: None)
+    ratios = {kind: times[kind] / times["cosine tensor" if kind.endswith("tensor") else "cosine"] for kind in KINDS}
     return {
-        "learned_us": found["learned"],
-        "measured_us": found["measured"],
-        "measured_with_a_copy_us": found["measured_copy"],
-        "cosine_us": found["cosine"],
-        "training_step_us": found["training_step"],
-        "learned_over_cosine": found["learned"] / found["cosine"],
-        "learned_over_training_step": found["learned"] / found["training_step"],
-        "measured_over_training_step": found["measured"] / found["training_step"],
-        "measured_with_a_copy_over_training_step": found["measured_copy"] / found["training_step"],
+        "weights": make().weights,
+        "cosine_us": times["cosine"],
+        "ratio": ratios,
+        "kept_bytes": kept,
+        "added_bytes": {kind: kept[kind] - kept["cosine"] for kind in KINDS},
+    }
+
+
+def entered(call: Callable[[], Any]) -> dict[str, int]:
+    """How many functions of this package, and of how many files, a call enters."""
+    found, root = set(), str(Path(mlrsnet.__file__).parent)
+
+    def watch(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(root):
+            found.add((frame.f_code.co_filename, frame.f_code.co_name))
+
+    sys.setprofile(watch)
+    call()
+    sys.setprofile(None)
+    return {"functions": len(found), "files": len({file for file, _ in found})}
+
+
+class Calls(TorchDispatchMode):
+    """Counts calls of ATen."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def counts(kind: type[Optimizer], **options: Any) -> dict[str, Any]:
+    """Of a step of the default with a loss, and of its construction."""
+    model = nn.Sequential(nn.Linear(20, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    optimizer, made = kind(model.parameters(), lr=0.1, **options), []  # type: ignore[call-arg]
+    construction = entered(lambda: made.append(LearnedLR(optimizer, total_steps=STEPS)))
+    driver = driver_of(optimizer)
+    assert driver is not None
+    for _ in range(5):
+        loss = nn.functional.cross_entropy(model(torch.randn(8, 20)), torch.randint(10, (8,)))
+        optimizer.zero_grad()
+        loss.backward()
+        made[0].step(loss)
+        optimizer.step()
+    with Calls() as calls:
+        made[0].step(loss)
+        driver.open(optimizer)
+        driver.close(optimizer)
+    step = entered(lambda: (made[0].step(loss), optimizer.step()))
+    large = sum(weight.numel() > ENTRIES for weight in model.parameters() if weight.ndim > 1)
+    return {
+        "step": step,
+        "construction": construction,
+        "aten_calls": calls.count,
+        "aten_calls_allowed": 3 * large + 15,
+        "large_matrices": large,
     }
 
 
@@ -138,14 +269,14 @@ def captured(call: Callable[[], Any], warm_up: int = 3) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def captured_training(schedule: Schedule | None, momentum: float = 0.0) -> tuple[Callable[[], None], LearnedLR | None]:
+def captured_training(law: Law | None, momentum: float = 0.0) -> tuple[Callable[[], None], LearnedLR | None]:
     torch.manual_seed(0)
     model = resnet18()
     images = torch.randn(128, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(10, (128,), device="cuda")
     start = torch.tensor(0.01, device="cuda")
     optimizer = SGD(model.parameters(), lr=start, momentum=momentum, weight_decay=5e-4, fused=True)
-    lr = LearnedLR(optimizer, schedule, total_steps=STEPS, num_classes=10, scale=0.01) if schedule else None
+    lr = LearnedLR(optimizer, law, total_steps=STEPS, num_classes=10, scale=0.01) if law else None
 
     def train() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -164,21 +295,19 @@ def captured_training(schedule: Schedule | None, momentum: float = 0.0) -> tuple
     return replay, lr
 
 
-def captured_schedule(fused: bool, steps: int) -> Callable[[], None]:
-    """Only LR steps, `steps` of them, in one graph."""
+def captured_schedule(steps: int) -> Callable[[], None]:
+    """Only what the paper's schedule adds, for `steps` steps, in one graph."""
     optimizer = SGD([nn.Parameter(torch.ones(1, device="cuda"))], lr=torch.tensor(0.1, device="cuda"), fused=True)
-    lr = LearnedLR(optimizer, paper_schedule(), total_steps=STEPS, num_classes=10)
-    if not fused:
-        lr.engine.backend = DeviceBackend(lr.engine.rule, STEPS, None, 0.1, torch.device("cuda", 0), fused=False)
-        lr.engine.bind()
     loss = torch.tensor(2.3, device="cuda")
+    add = adding(optimizer, paper_schedule(), loss)
+    add()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")  # any synchronisation raises
-    lr.step(loss)
+    add()
     torch.cuda.set_sync_debug_mode("default")
-    graph = captured(lambda: [lr.step(loss) for _ in range(steps)])
+    graph = captured(lambda: [add() for _ in range(steps)])
 
-    def replay(keep: object = (lr, loss)) -> None:
+    def replay(keep: object = add) -> None:
         graph.replay()
 
     return replay
@@ -186,13 +315,18 @@ def captured_schedule(fused: bool, steps: int) -> Callable[[], None]:
 
 def on_gpu(copies: int = 3, steps: int = 100) -> dict[str, Any]:
     """Several copies of both training steps, since where a graph's buffers lie in memory changes its time a little."""
-    calls, driven = {"alone": captured_schedule(True, steps), "torch": captured_schedule(False, steps)}, []
-    kinds = {"plain": (None, 0.0), "driven": (paper_schedule(), 0.0), "measured": (measured_schedule(), 0.0)}
-    kinds |= {"plain_momentum": (None, 0.9), "measured_momentum": (measured_schedule(), 0.9)}
+    calls, driven = {"alone": captured_schedule(steps)}, []
+    kinds: dict[str, tuple[Law | None, float]] = {
+        "plain": (None, 0.0),
+        "driven": (paper_schedule(), 0.0),
+        "default": (Default(), 0.0),
+        "plain_momentum": (None, 0.9),
+        "default_momentum": (Default(), 0.9),
+    }
     for copy in range(copies):
-        for kind, (schedule, momentum) in kinds.items():
-            calls[f"{kind}{copy}"], lr = captured_training(schedule, momentum)
-            driven += [lr] if schedule else []
+        for kind, (law, momentum) in kinds.items():
+            calls[f"{kind}{copy}"], lr = captured_training(law, momentum)
+            driven += [lr] if law else []
     found = interleaved(calls, repeats=50, rounds=25, wait=torch.cuda.synchronize)
     assert all(lr is not None and lr.status()["step"] > 50 * 25 for lr in driven), "a captured schedule did not advance"
     means = {kind: sum(found[f"{kind}{copy}"] for copy in range(copies)) / copies for kind in kinds}
@@ -203,13 +337,12 @@ def on_gpu(copies: int = 3, steps: int = 100) -> dict[str, Any]:
         "driven_training_step_us": with_lr,
         "driven_training_step_copies_us": [found[f"driven{copy}"] for copy in range(copies)],
         "learned_alone_us": found["alone"] / steps,
-        "learned_alone_without_the_kernel_us": found["torch"] / steps,
         "added_to_training_step_us": with_lr - plain,
         "added_over_training_step": with_lr / plain - 1,
-        "measured_adds_us": means["measured"] - plain,
-        "measured_adds_over_training_step": means["measured"] / plain - 1,
-        "measured_momentum_adds_us": means["measured_momentum"] - means["plain_momentum"],
-        "measured_momentum_adds_over_training_step": means["measured_momentum"] / means["plain_momentum"] - 1,
+        "default_adds_us": means["default"] - plain,
+        "default_adds_over_training_step": means["default"] / plain - 1,
+        "default_momentum_adds_us": means["default_momentum"] - means["plain_momentum"],
+        "default_momentum_adds_over_training_step": means["default_momentum"] / means["plain_momentum"] - 1,
         "alone_over_training_step": found["alone"] / steps / plain,
         "synchronisations": 0,  # captured_schedule raises on the first
     }
@@ -220,8 +353,13 @@ def main() -> None:
     arguments.add_argument("--out", type=Path, help="write the numbers as JSON")
     out = arguments.parse_args().out
     record: dict[str, Any] = {"versions": versions(), "machine": platform.platform()}
-    torch.set_num_threads(2)
-    record["cpu"] = {"device": f"CPU, {torch.get_num_threads()} threads", **on_cpu()}
+    torch.set_num_threads(1)
+    record["cpu"] = {"device": "CPU, 1 thread", **{name: on_cpu(name) for name in TRAININGS}}
+    record["counts"] = {
+        "sgd": counts(SGD),
+        "momentum": counts(SGD, momentum=0.9),
+        "adamw": counts(AdamW),
+    }
     if torch.cuda.is_available():
         record["gpu"] = {"device": torch.cuda.get_device_name(), **on_gpu()}
     text = json.dumps(record, indent=1)

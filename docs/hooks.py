@@ -18,8 +18,8 @@ from mlrsnet import integrations
 ROOT = Path(__file__).parents[1]
 PUBLIC = (
     "mlrsnet",
-    "mlrsnet.horizon",
-    "mlrsnet.baselines",
+    "mlrsnet.lab.horizon",
+    "mlrsnet.lab.baselines",
     *(
         f"mlrsnet.integrations.{found.name}"
         for found in pkgutil.iter_modules(integrations.__path__)

@@ -23,7 +23,7 @@ lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * len(batches))
 
 mlflow.set_experiment("digits")
 with mlflow.start_run():
-    mlflow.log_params({"schedule": lr.schedule.card.name, "total_steps": lr.total_steps})
+    mlflow.log_params({"schedule": lr.law.name, "total_steps": lr.total_steps})
     for epoch in range(10):
         for step, (x, y) in enumerate(batches, start=epoch * len(batches)):
             loss = cross_entropy(model(x), y)

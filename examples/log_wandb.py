@@ -17,7 +17,7 @@ optimizer = torch.optim.AdamW(model.parameters())
 lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * len(batches))
 
 with wandb.init(project="digits", mode=os.environ.get("WANDB_MODE", "offline")) as run:
-    run.config.update({"schedule": lr.schedule.card.name, "total_steps": lr.total_steps})
+    run.config.update({"schedule": lr.law.name, "total_steps": lr.total_steps})
     for epoch in range(10):
         for x, y in batches:
             loss = cross_entropy(model(x), y)

@@ -1,4 +1,4 @@
-"""A loop in the style of a language-model recipe: loss per token over micro-batches, clipping, one scheduler step per update."""
+"""A loop in the style of a language-model recipe: loss per token over micro-batches, clipping."""
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -48,7 +48,7 @@ for epoch in range(EPOCHS):
         for weight in model.parameters():
             weight.grad /= num_tokens
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        lr_scheduler.step(running_loss / num_tokens)  # other schedulers step last, without a loss
+        lr_scheduler.step(running_loss / num_tokens)
         optimizer.step()
         optimizer.zero_grad()
     print(f"epoch {epoch}: loss {running_loss / num_tokens:.3f}, LR {lr_scheduler.get_last_lr()[0]:.5f}")

@@ -1,4 +1,4 @@
-"""Regression: the same line with a squared error. Without `num_classes`, the first loss sets the scale."""
+"""Regression: the same line with a squared error."""
 
 import torch
 from sklearn.datasets import load_diabetes

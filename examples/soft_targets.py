@@ -1,4 +1,4 @@
-"""Label smoothing and mixup: pass the schedule the loss you call backward() on, whatever its targets."""
+"""Label smoothing and mixup: tell the schedule the loss you call backward() on, whatever its targets."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -14,7 +14,7 @@ train_x, test_x, train_y, test_y = images[:1408], images[1408:], labels[:1408], 
 
 model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
-lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 22, num_classes=10)
+lr = mlrsnet.LearnedLR(optimizer, total_steps=10 * 22)
 share_of_first = Beta(0.2, 0.2)
 
 for epoch in range(10):

@@ -25,7 +25,6 @@ def train_one_epoch(model, loader, optimizer, lr_scheduler, mixup, loss_fn):
         lr_scheduler.observe(loss)  # before dividing it
         losses.update(loss.item(), len(images))
         if (index + 1) % ACCUMULATE == 0:
-            lr_scheduler.step()  # timm calls step_update here; ours goes before optimizer.step()
             optimizer.step()
             optimizer.zero_grad()
     return losses.avg
@@ -52,7 +51,7 @@ model = timm.create_model(
     "vit_tiny_patch16_224", img_size=8, patch_size=2, in_chans=1, embed_dim=48, depth=2, num_heads=3, num_classes=10
 )
 optimizer = torch.optim.AdamW(timm.optim.param_groups_weight_decay(model, 0.05), lr=1e-3)
-lr_scheduler = mlrsnet.LearnedLR(optimizer, total_steps=EPOCHS * len(train) // ACCUMULATE, num_classes=10)
+lr_scheduler = mlrsnet.LearnedLR(optimizer, total_steps=EPOCHS * len(train) // ACCUMULATE)
 mixup = Mixup(mixup_alpha=0.2, label_smoothing=0.1, num_classes=10)
 
 for epoch in range(EPOCHS):

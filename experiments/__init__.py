@@ -6,5 +6,5 @@
     python -m experiments all        all three
     python -m experiments report-page  docs/pictures/report.png, with chromium
 
-Four files also measure what a training of the lab does not: `python -m experiments.universal_variants --help`, and so on.
+Four files also measure what a training of the lab does not: `python -m experiments.universal_lstm_variants --help`, and so on.
 """

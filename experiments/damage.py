@@ -21,13 +21,14 @@ import safetensors.torch
 import torch
 
 from experiments import markdown, results
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Schedule
 from mlrsnet.card import versions
 from mlrsnet.lab import checkpoint, records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.table.file import Row, Table
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.nets import LSTMNet
 
 RECORD = results.RESULTS / "faults" / "damage.json"
 Reader = Callable[[Path], Any]
@@ -57,7 +58,7 @@ def make_files(root: Path) -> dict[str, Kind]:
     state = {"weights": torch.randn(2000, generator=torch.Generator().manual_seed(0)), "step": 7}
     checkpoint.write(root, state)
     table = Table(["each|0.1|0|0|1"])
-    numbers = (np.random.default_rng(0).random(shape, np.float32) for shape in ((1,), (1, 10), (1, 3)))
+    numbers = (np.random.default_rng(0).random(shape, np.float32) for shape in ((1,), (1, 10)))
     table.add(Row({"number": 1}, {"depth": 2}, *numbers))
     table.save(root / "table.npz")
     torch.manual_seed(0)

@@ -18,7 +18,7 @@ from mlrsnet.lab.table.file import PARTS, Table
 
 OUT = "learned.safetensors"
 TABLE = "table.npz"
-COLUMNS = (Column("absolute", 0.1), *(Column("each", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
+COLUMNS = (Column("absolute", 0.1), *(Column("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
 ROWS = 6
 
 
@@ -52,7 +52,7 @@ def warm_up() -> None:
 
 def _train() -> int:
     size = ["--option", "task.classes=[0,1]", "--option", "model.width=8", "--option", "model.depth=1"]
-    words = ["train", "--model", "mlp", "--optimizer", "adamw", "--schedule", "universal-2", "--epochs", "4"]
+    words = ["train", "--model", "mlp", "--optimizer", "adamw", "--schedule", "universal", "--epochs", "4"]
     return cli.main([*words, "--batch-size", "4", "--device", "cpu", "--out", "run", *size])
 
 

@@ -22,17 +22,19 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from experiments import markdown, results
-from mlrsnet import Gamma, LSTMNet, MetaTrainer
+from mlrsnet import MetaTrainer
 from mlrsnet.card import Card, versions
-from mlrsnet.horizon import HorizonTrainer, Task
-from mlrsnet.horizon.batches import Batches
-from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab.distributions import inner_tasks
+from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Task, Tasks
+from mlrsnet.lab.horizon.batches import Batches
+from mlrsnet.lab.horizon.first_net import first_net
 from mlrsnet.lab.records import commit
+from mlrsnet.nets import LSTMNet
+from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
 
 TASKS, MEMBERS, HIDDEN = 4, 16, 16
-GAMMA = Gamma("fixed", value=1.0)
+GAMMA = Fixed(1.0)
 
 
 NAMES = (
@@ -63,11 +65,16 @@ def table() -> list[str]:
     return markdown.table(heads, lines)
 
 
+def untrained(seed: int) -> Schedule:
+    """A fixed LR that has to learn to anneal."""
+    return Schedule(first_net(HIDDEN, anneal="none", seed=seed), Card(gamma=GAMMA))
+
+
 def greedy(trainer: HorizonTrainer, net: LSTMNet, every: int, meta_lr: float, gradients: int) -> int:
     """Algorithm 1 over fresh trainings until the budget is spent; returns the number of them."""
     optimizer, spent, trainings = Adam(net.parameters(), lr=meta_lr), 0, 0
     while spent < gradients:
-        task = trainer.tasks.sample(trainings, 1)[0]
+        task = trainer.tasks.sampler.sample(trainings, 1)[0]
         spent += task.total_steps + -(-task.total_steps // every)
         _greedy_training(task, net, optimizer, every)
         trainings += 1
@@ -121,17 +128,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
     trainer = HorizonTrainer(
-        inner_tasks("digits"),
-        net=default_net(HIDDEN, anneal="none", seed=words.seed),
-        generations=words.generations,
-        tasks_per_generation=TASKS,
-        members=MEMBERS,
-        sigma=0.1,
-        held_out_tasks=words.held_out,
-        seed=words.seed,
+        Tasks(inner_tasks("digits"), TASKS, held_out=words.held_out),
+        untrained(words.seed),
+        Evolution(words.generations, MEMBERS, seed=words.seed),
     )
-    untrained = trainer.schedule()
-    rows: list[dict[str, Any]] = [{"objective": "untrained", **_judge(trainer, untrained)}]
+    rows: list[dict[str, Any]] = [{"objective": "untrained", **_judge(trainer, trainer.schedule())}]
     begin = time.perf_counter()
     gradients = sum(trainer.step().total_steps * TASKS * MEMBERS for _ in range(words.generations))
     spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
@@ -142,7 +143,7 @@ def main() -> None:
         _write(words.out, words, rows)
     for every in words.every:
         for meta_lr in words.meta_lr:
-            net, begin = default_net(HIDDEN, anneal="none", seed=words.seed), time.perf_counter()
+            net, begin = first_net(HIDDEN, anneal="none", seed=words.seed), time.perf_counter()
             trainings = greedy(trainer, net, every, meta_lr, gradients)
             setting = {"objective": "one step ahead", "every": every, "meta_lr": meta_lr, "trainings": trainings}
             spent = {"gradients": gradients, "seconds": time.perf_counter() - begin}
@@ -156,17 +157,13 @@ def _truncated(words: argparse.Namespace, gradients: int, judge: HorizonTrainer)
     """The same trainings, stopped and judged after a part of their horizon; more of them, for the same compute."""
     sampler = replace(inner_tasks("digits"), judged_after=words.truncated)
     trainer = HorizonTrainer(
-        sampler,
-        net=default_net(HIDDEN, anneal="none", seed=words.seed),
-        generations=round(words.generations / words.truncated),
-        tasks_per_generation=TASKS,
-        members=MEMBERS,
-        held_out_tasks=0,
-        seed=words.seed,
+        Tasks(sampler, TASKS, held_out=0),
+        untrained(words.seed),
+        Evolution(round(words.generations / words.truncated), MEMBERS, seed=words.seed),
     )
     begin = time.perf_counter()
     schedule = trainer.run()
-    row = {"objective": f"judged after {words.truncated:g} of the horizon", "generations": trainer.generations}
+    row = {"objective": f"judged after {words.truncated:g} of the horizon", "generations": trainer.number}
     return {**row, "gradients": gradients, "seconds": time.perf_counter() - begin, **_judge(judge, schedule)}
 
 

@@ -17,19 +17,20 @@ from typing import Any
 import torch
 
 from experiments import markdown, results
-from mlrsnet import LSTMNet, TrendNet
-from mlrsnet.card import versions
-from mlrsnet.horizon import HorizonTrainer
-from mlrsnet.horizon.trainer import default_net
+from mlrsnet.card import Card, versions
 from mlrsnet.lab.demo import LEARN_ON, TRANSFER_TO
 from mlrsnet.lab.distributions import inner_tasks
+from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Tasks
+from mlrsnet.lab.horizon.first_net import first_net
 from mlrsnet.lab.records import commit
-from mlrsnet.nets import build_net
+from mlrsnet.nets import LSTMNet, TrendNet, build_net
+from mlrsnet.ranges import Fixed
+from mlrsnet.schedule import Schedule
 
 
 def variant(seed: int, *, kind: type[LSTMNet] = LSTMNet, **changes: Any) -> LSTMNet:
     """The demo's network, changed."""
-    config = default_net(16, anneal="none", seed=seed, kind=kind).config()
+    config = first_net(16, anneal="none", seed=seed, kind=kind).config()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         made = build_net({**config, **changes})
@@ -67,13 +68,14 @@ def main() -> None:
     for seed in words.seeds:
         for name, make in VARIANTS.items():
             trainer = HorizonTrainer(
-                inner_tasks("digits", classes=LEARN_ON),
-                generations=words.generations,
-                net=make(seed),
-                tasks_per_generation=4,
-                held_out=inner_tasks("digits", classes=TRANSFER_TO),
-                held_out_tasks=48,
-                seed=seed,
+                Tasks(
+                    inner_tasks("digits", classes=LEARN_ON),
+                    per_generation=4,
+                    held_out=48,
+                    measured_on=inner_tasks("digits", classes=TRANSFER_TO),
+                ),
+                Schedule(make(seed), Card(gamma=Fixed(1.0))),
+                Evolution(words.generations, seed=seed),
             )
             assert trainer.held_out is not None
             if grids is not None:

@@ -2,7 +2,7 @@
 
 60 to 100 steps on scikit-learn's diabetes table, four networks without normalisation, 20 seeds each. Gradients of a squared error
 grow with the error, so a step can be ten times as long as the average of those before it, and the next one longer still. The
-default limits such a step by its own gradient (`Meter.limit`), and lets a training go on that blew up (`_features.SHORTEST_RISE`).
+default limits such a step by its own gradient (`Seen.now`), and lets a training go on that blew up (`default.SHORTEST_RISE`).
 
     python -m experiments.jumps
 """
@@ -24,16 +24,15 @@ from torch.nn.functional import mse_loss
 from torch.optim.lr_scheduler import OneCycleLR
 
 from experiments import markdown, results
-from mlrsnet import LearnedLR, _features
-from mlrsnet._engine.meter import Meter
+from mlrsnet import LearnedLR, _optimizers, default
 
 RECORD = results.RESULTS / "jumps" / "cpu.json"
 SHAPES = ((60, 64, 2), (60, 32, 3), (80, 64, 3), (100, 128, 3))
 """Steps, width, hidden layers."""
 
 SEEDS, BATCH, USUAL_LR = 20, 16, 0.1
-NO_LIMIT = mock.patch.object(Meter, "limit", return_value=None)
-NO_FLOOR = mock.patch.object(_features, "SHORTEST_RISE", 0.0)
+NO_LIMIT = mock.patch.object(_optimizers, "is_plain_sgd", return_value=False)
+NO_FLOOR = mock.patch.object(default, "SHORTEST_RISE", 0.0)
 COSINE = "cosine, usual LR"
 ARMS: dict[str, tuple[Any, ...]] = {
     "default": (),

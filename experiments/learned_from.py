@@ -5,14 +5,13 @@ from statistics import mean, median
 from typing import Any
 
 from experiments import markdown, results
-from mlrsnet.horizon.comparison import log_gaps
+from mlrsnet.lab.horizon.comparison import log_gaps
 
 RECORDS = {
-    "universal": "universal/universal.json",
-    "universal-relative": "universal/universal-relative.json",
+    "universal-lstm": "universal_lstm/universal-lstm.json",
     "cifar10-patches": "horizon/cifar10-patches.json",
 }
-UNIVERSAL = ("universal", "universal-relative")
+UNIVERSAL = "universal-lstm"
 
 
 def table() -> list[str]:
@@ -50,18 +49,14 @@ def _losses(first: list[float | None], last: list[float | None]) -> tuple[str, s
 
 
 def progress() -> list[str]:
-    """The two universal meta-trainings: mean and median gap to the best of 18 rivals of each held-out training."""
-    records = [results.data(RECORDS[name]) for name in UNIVERSAL]
-    rivals = _rivals(records[0])
+    """The meta-training of `universal-lstm`: mean and median gap to the best of 18 rivals of each held-out training."""
+    record = results.data(RECORDS[UNIVERSAL])
+    rivals = _rivals(record)
     best = [min(map(_number, found)) for found in zip(*rivals.values(), strict=True)]
-    lines = [
-        [str(first["number"]), *(_gap(one["learned"], best) for one in found)]
-        for found in zip(*(record["comparisons"] for record in records), strict=True)
-        for first in found[:1]
-    ]
+    lines = [[str(one["number"]), _gap(one["learned"], best)] for one in record["comparisons"]]
     single = min(rivals, key=lambda name: mean(log_gaps([_number(one) for one in rivals[name]], best)))
-    lines.append([f"the best LR for all, {single}", _gap(rivals[single], best), ""])
-    return markdown.table(["mean, median gap after generation", *UNIVERSAL], lines)
+    lines.append([f"the best LR for all, {single}", _gap(rivals[single], best)])
+    return markdown.table(["mean, median gap after generation", UNIVERSAL], lines)
 
 
 def _rivals(record: dict[str, Any]) -> dict[str, list[float | None]]:

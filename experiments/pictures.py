@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments import (
-    default_on_eight_tasks,
     lstm_or_mlp,
     pace_of_algorithm_1,
     proof,
     resnet18_grid,
     table1,
     transfers,
+    universal_lstm_on_eight_tasks,
     what_schedules_read,
     width_of_minima,
 )
@@ -20,8 +20,8 @@ PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
     "proof.png": proof.draw,
     "lr_curves.png": resnet18_grid.draw,
-    "universal.png": default_on_eight_tasks.draw,
-    "universal_map.png": what_schedules_read.draw,
+    "universal_lstm.png": universal_lstm_on_eight_tasks.draw,
+    "universal_lstm_map.png": what_schedules_read.draw,
     "algorithm_1.png": pace_of_algorithm_1.draw,
     "table1.png": table1.draw,
     "transfers.png": transfers.draw,

@@ -18,7 +18,7 @@ from mlrsnet.lab.records import Record
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
 
-FILE, FOLDER, ROW = "preview/cpu.json", "proof_short", "Universal 2"
+FILE, FOLDER, ROW = "preview/cpu.json", "proof_short", "Universal"
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the training."""
 

@@ -168,7 +168,7 @@ def validated(folder: str = FOLDER) -> list[str]:
     found = {task: row for task, row in _by_task(folder).items() if VALIDATED in row}
     if not found:
         return results.NOTHING
-    names = ("Universal 2", VALIDATED)
+    names = ("Universal", VALIDATED)
     lines = [[task, *(row[name].text for name in names)] for task, row in found.items()]
     means = [f"**{geometric_mean([row[name].value for row in found.values()]):.3f}**" for name in names]
     heads = ["error against the best decay", "default", "default, validated"]
@@ -176,9 +176,9 @@ def validated(folder: str = FOLDER) -> list[str]:
 
 
 HEADS = {
-    "Universal 2": "default",
+    "Universal": "default",
     USUAL: "cosine, usual LR",
-    "Universal": "version 1",
+    "Universal LSTM": "version 1",
     "Schedule-Free": "Schedule-Free",
     "Prodigy": "Prodigy",
     "One relative size": "one relative size",
@@ -201,7 +201,7 @@ def readme(folder: str = FOLDER) -> list[str]:
 
 
 CHOICES = {
-    "Universal 2": "the default",
+    "Universal": "the default",
     "Prodigy": "Prodigy and a cosine",
     "Schedule-Free": "Schedule-Free",
     USUAL: "a cosine at the usual LR",
@@ -229,7 +229,7 @@ def deciding(folder: str = FOLDER) -> list[str]:
     return [*markdown.table(heads, lines), "", f"± standard error over tasks. One task can decide: {'; '.join(fair)}."]
 
 
-def _head_to_head(folder: str, rival: str, own: str = "Universal 2", without: str = "") -> str:
+def _head_to_head(folder: str, rival: str, own: str = "Universal", without: str = "") -> str:
     """The default's error divided by the rival's, over the seeds that both have: geometric mean, standard error, wins."""
     logs = []
     for one in results.columns(folder):
@@ -246,7 +246,7 @@ def _head_to_head(folder: str, rival: str, own: str = "Universal 2", without: st
 def draw(out: Path) -> None:
     """A line per task, a mark per schedule, against the best-tuned decay."""
     found = _by_task(FOLDER)
-    tasks = sorted(found, key=lambda task: found[task]["Universal 2"].value if "Universal 2" in found[task] else 1)
+    tasks = sorted(found, key=lambda task: found[task]["Universal"].value if "Universal" in found[task] else 1)
     figure, axes = drawing.new(1, 1, (8.0, 0.3 * len(tasks) + 1.4))
     for (head, name), (mark, colour, size) in zip(HEADS.items(), MARKS, strict=True):
         places = [(found[task][head].value, y) for y, task in enumerate(tasks) if head in found[task]]

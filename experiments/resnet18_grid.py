@@ -10,19 +10,18 @@ from mlrsnet.lab.report.tables import Row
 
 COLUMN, OTHER = "CIFAR-10", "CIFAR-10, ResNet-18, SGD"
 LARGEST = 3.0
-"""An LR that was run with the universal schedules: 30 times the usual one."""
+"""An LR that was run with `universal-lstm`: 30 times the usual one."""
 
 
 def table() -> list[str]:
     """Last epoch, mean ± deviation over seeds; one seed if there is no deviation."""
-    grid, learned = results.rows("horizon_short", COLUMN), results.rows("universal_paper", OTHER)
+    grid, learned = results.rows("horizon_short", COLUMN), results.rows("universal_lstm_paper", OTHER)
     rates = [f"{lr:g}" for lr in (*recipe.GRID, LARGEST)]
     lines = []
     for kind in ("Cosine", "Linear"):
         found = [grid.get(f"{kind} {lr}") or learned.get(f"{kind} 30x") for lr in rates]
         lines.append([f"{kind.lower()} from an LR of", *map(_told, found)])
-    ours = {"cifar10-patches": grid["Full horizon"], "universal": learned["Universal"]}
-    ours["universal-relative"] = learned["Universal, relative"]
+    ours = {"cifar10-patches": grid["Full horizon"], "universal-lstm": learned["Universal LSTM"]}
     lines += [[f"`{name}`, no LR to choose", _told(row), *[""] * (len(rates) - 1)] for name, row in ours.items()]
     return markdown.table(["test accuracy (%)", *rates], lines)
 

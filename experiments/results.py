@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlrsnet.baselines.hand_designed import HAND_DESIGNED
+from mlrsnet.baselines import HAND_DESIGNED
 from mlrsnet.card import versions
 from mlrsnet.lab import records
 from mlrsnet.lab.optimizers import EAGER

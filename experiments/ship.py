@@ -13,8 +13,9 @@ from typing import Any
 from experiments import markdown, results
 from experiments.pace_of_algorithm_1 import MetaTraining, meta_training
 from experiments.results import last_mean
-from mlrsnet import Card, Schedule
-from mlrsnet._files import names
+from mlrsnet import Schedule
+from mlrsnet.card import Card
+from mlrsnet.files import names
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.recipes.base import slug

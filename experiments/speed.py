@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from experiments import markdown, results
 from mlrsnet.lab.recipes import time as time_recipe
@@ -110,8 +109,8 @@ def loop_cost() -> list[str]:
 
 
 def step_cost() -> list[str]:
-    """What `LearnedLR.step` adds to a training step."""
-    cpu, gpu = _overhead("step_overhead")
+    """What a network's LR adds to a training step."""
+    cpu = results.data("step_overhead/cpu.json")["cpu"]
     lines = [
         [
             "float LR, small CNN, batch 64",
@@ -119,28 +118,14 @@ def step_cost() -> list[str]:
             f"{cpu['learned_us']:.0f} us",
             f"{100 * cpu['learned_over_training_step']:.1f} %",
             _link("step_overhead/cpu.json"),
-        ],
-        [
-            "captured, ResNet-18, batch 128, bf16",
-            gpu["device"],
-            f"{gpu['added_to_training_step_us']:.1f} us ({gpu['learned_alone_us']:.1f} us alone)",
-            f"{100 * gpu['added_over_training_step']:.2f} %",
-            _link("step_overhead/h200.json"),
-        ],
-        [
-            "the same as separate torch calls, alone",
-            gpu["device"],
-            f"{gpu['learned_alone_without_the_kernel_us']:.0f} us",
-            f"{100 * gpu['learned_alone_without_the_kernel_us'] / gpu['training_step_us']:.1f} %",
-            _link("step_overhead/h200.json"),
-        ],
+        ]
     ]
     return markdown.table(["", "device", "a learned LR adds", "of the training step", "record"], lines)
 
 
 def meta_cost() -> list[str]:
     """What `MetaTrainer` adds to a training, and a textbook look-ahead in its place."""
-    cpu, gpu = _overhead("metatrain_overhead")
+    cpu, gpu = (results.data(f"metatrain_overhead/{name}.json")[key] for name, key in (("cpu", "cpu"), ("h200", "gpu")))
     small, large = "small CNN, batch 128", "ResNet-18, batch 128, bf16, eager"
     lines = [
         [
@@ -213,10 +198,6 @@ def initialisations() -> list[str]:
     record = "Record: [runs.jsonl](../results/cifar10_resnet18/runs.jsonl)."
     heads = ["ResNet-18 on CIFAR-10, cosine from 0.1, 30 epochs", "last epoch (%)", "best epoch (%)", "device"]
     return [*markdown.table(heads, lines), "", record]
-
-
-def _overhead(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    return results.data(f"{name}/cpu.json")["cpu"], results.data(f"{name}/h200.json")["gpu"]
 
 
 def _link(path: str) -> str:

@@ -8,7 +8,7 @@ from experiments.pace_of_algorithm_1 import authors, meta_training
 from mlrsnet.lab.recipes import table1 as recipe
 from mlrsnet.lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
 
-COLUMN, MULTISTEP, SGDR, MLR_SNET, DEFAULT = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal"
+COLUMN, MULTISTEP, SGDR, MLR_SNET, LSTM = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal LSTM"
 
 
 def table() -> list[str]:
@@ -69,7 +69,7 @@ def against_sgdr() -> list[str]:
 def _behind() -> str:
     """When the default has the lowest accuracy of all rows, and until when its LR is high."""
     rows = results.rows("table1_paper", COLUMN)
-    own, *others = [results.run("table1_paper", COLUMN, row) for row in sorted(rows, key=lambda row: row != DEFAULT)]
+    own, *others = [results.run("table1_paper", COLUMN, row) for row in sorted(rows, key=lambda row: row != LSTM)]
     behind = [
         line["epoch"]
         for place, line in enumerate(own.epochs)
@@ -77,7 +77,7 @@ def _behind() -> str:
     ]
     first, last = longest(behind)
     high = max(line["epoch"] for line in own.epochs if line["lr"] > 0.5)
-    return f"{DEFAULT} is below every other row from epoch {first} to {last}; its LR is above 0.5 until epoch {high}."
+    return f"{LSTM} is below every other row from epoch {first} to {last}; its LR is above 0.5 until epoch {high}."
 
 
 def longest(epochs: list[int]) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def longest(epochs: list[int]) -> tuple[int, int]:
 
 
 LOOKS = {
-    "Universal": ("#000000", 2.0),
+    "Universal LSTM": ("#000000", 2.0),
     "Cosine from 1, warm-up": ("#E69F00", 1.4),
     "Cosine, warm-up": ("#F0C674", 1.4),
     "MLR-SNet, the authors' program": ("#009E73", 1.4),

@@ -45,7 +45,7 @@ class Numbers:
 def numbers() -> Numbers:
     """From the records."""
     here, loop = results.data("executors/cpu.json"), results.data("loop/h200.json")
-    learned = results.data("universal/universal.json")
+    learned = results.data("universal_lstm/universal-lstm.json")
     said = here["messages"]
     return Numbers(
         epoch=loop["gpu"]["cosine_s"],
@@ -177,7 +177,7 @@ def generation() -> list[str]:
                 f"{sent / 1e6:,.0f} MB",
             ],
         ]
-    lines.append(["one GPU trains 16 tasks in", "record of `universal`", f"{n.generation:.1f} s"])
+    lines.append(["one GPU trains 16 tasks in", "record of `universal-lstm`", f"{n.generation:.1f} s"])
     return markdown.table([f"a generation on {GPUS:,} GPUs", "arithmetic", "result"], lines)
 
 

@@ -12,16 +12,16 @@ PROGRESS = {"after 5 % of the training": 5, "halfway": 50, "after 90 %": 90}
 
 def reads(name: str, losses: tuple[float, ...]) -> list[str]:
     """LRs for SGD; a loss of 1 is that of guessing, log(classes)."""
-    schedule = Schedule.load(name)
-    gamma = schedule.card.gamma.value or 1.0
-    curves = [schedule.simulate([loss * math.log(CLASSES)] * STEPS, gamma, num_classes=CLASSES) for loss in losses]
+    schedule, guessing = Schedule.load(name), math.log(CLASSES)
+    gamma = schedule.card.gamma(guessing, CLASSES)
+    curves = [schedule.simulate([loss * guessing] * STEPS, gamma, num_classes=CLASSES) for loss in losses]
     lines = ([words, *(f"{curve[step]:.2f}" for curve in curves)] for words, step in PROGRESS.items())
     return markdown.table([f"LR of `{name}` at a loss of", *(f"{loss:g} x log(classes)" for loss in losses)], lines)
 
 
-def default() -> list[str]:
-    """The shipped default."""
-    return reads("universal", (2, 1, 0.6, 0.1))
+def universal_lstm() -> list[str]:
+    """Version 1 of the default."""
+    return reads("universal-lstm", (2, 1, 0.6, 0.1))
 
 
 def patches() -> list[str]:
@@ -30,5 +30,5 @@ def patches() -> list[str]:
 
 
 def draw(out: Path) -> None:
-    """LRs of the shipped default over loss and progress."""
-    Schedule.load("universal").plot_map(out)
+    """LRs of version 1 over loss and progress."""
+    Schedule.load("universal-lstm").plot_map(out)

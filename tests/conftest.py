@@ -1,26 +1,46 @@
-"""Settings and fixtures of all tests: one thread, repeatable hypothesis, fixtures from `support/`."""
+"""Settings and fixtures of all tests: one thread, repeatable hypothesis. The lab's fixtures stand in its own folder."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from cases import OPTIMIZERS, SCHEDULES, Task
+from cases import NETWORKS, OPTIMIZERS, SCHEDULES, Task
 from hypothesis import settings
+from torch import Tensor
 from torch.optim import Optimizer
 
-from mlrsnet import Schedule
+from mlrsnet import Schedule, _groups
+from mlrsnet.law import Law
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
-pytest_plugins = ("commands", "engines", "methods", "runs")  # their fixtures
-pytest.register_assert_rewrite("lightning_fits")  # so that its failed asserts show values
+pytest.register_assert_rewrite("commands", "lightning_fits", "methods", "runs")  # so that their failed asserts show values
+
+
+@pytest.fixture
+def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor LRs on a CPU are served like those on a GPU: nothing is read back."""
+
+    def device_of(groups: list[dict[str, Any]]) -> torch.device | None:
+        return next((group["lr"].device for group in groups if isinstance(group["lr"], Tensor)), None)
+
+    monkeypatch.setattr(_groups, "device_of", device_of)
+
+
+@pytest.fixture(params=["float", "tensor", "device"])
+def kind(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes an LR: a float, a tensor on the CPU, or a tensor that is served as on a GPU."""
+    if request.param == "device":
+        request.getfixturevalue("on_device")
+    return (lambda lr=0.1: lr) if request.param == "float" else (lambda lr=0.1: torch.tensor(lr))
 
 
 @pytest.fixture(params=SCHEDULES)
-def schedule(request: pytest.FixtureRequest) -> Schedule:
+def schedule(request: pytest.FixtureRequest) -> Law:
     torch.manual_seed(1)
     return SCHEDULES[request.param]()
 
@@ -33,13 +53,13 @@ def make_optimizer(request: pytest.FixtureRequest) -> Callable[..., Optimizer]:
 @pytest.fixture
 def paper() -> Schedule:
     torch.manual_seed(1)
-    return SCHEDULES["paper"]()
+    return NETWORKS["paper"]()
 
 
 @pytest.fixture
 def horizon() -> Schedule:
     torch.manual_seed(1)
-    return SCHEDULES["horizon"]()
+    return NETWORKS["horizon"]()
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 import torch
 
-from mlrsnet import _check
-from mlrsnet.gamma import LAW, Gamma
+from mlrsnet import _check, ranges
+from mlrsnet.ranges import Fixed, Gamma, Range
 
 
 def versions() -> dict[str, str]:
@@ -38,16 +38,17 @@ class Card:
     learned_on: str = ""
     optimizer: str = ""
     total_steps: int | None = None
-    gamma: Gamma = field(default_factory=Gamma)
+    gamma: Range = field(default_factory=Gamma)
     loss_range: tuple[float, float] | None = None
     results: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
-        words = ("name", "description", "learned_on", "optimizer")
-        for name, kind in (*((name, str) for name in words), ("gamma", Gamma), ("results", dict), ("versions", dict)):
+        kinds: dict[str, Any] = dict.fromkeys(("name", "description", "learned_on", "optimizer"), str)
+        for name, kind in {**kinds, "gamma": Gamma | Fixed, "results": dict, "versions": dict}.items():
             if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} of a card must be a {kind.__name__}, got {getattr(self, name)!r}")
+                known = getattr(kind, "__name__", None) or "Gamma or Fixed"
+                raise TypeError(f"{name} of a card must be a {known}, got {getattr(self, name)!r}")
         if self.total_steps is not None:
             object.__setattr__(self, "total_steps", _check.whole_number("total_steps", self.total_steps))
         object.__setattr__(self, "results", _plain(self.results))
@@ -67,11 +68,8 @@ class Card:
         return (2 * low - high, 2 * high - low)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types. What only a measured range has is left out elsewhere: the fingerprints of old schedules stay."""
-        plain = asdict(self)
-        if not self.gamma.is_measured:
-            plain["gamma"] = {name: value for name, value in plain["gamma"].items() if name not in LAW}
-        return plain
+        """Plain JSON types."""
+        return asdict(self) | {"gamma": self.gamma.to_dict()}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Card":
@@ -85,7 +83,7 @@ class Card:
             raise ValueError(f"unknown card fields {sorted(unknown)}; known: {[f.name for f in fields(cls)]}")
         known = dict(plain)
         if "gamma" in known:
-            known["gamma"] = Gamma(**known["gamma"])
+            known["gamma"] = ranges.from_dict(known["gamma"])
         if known.get("loss_range") is not None:
             known["loss_range"] = tuple(known["loss_range"])
         return cls(**known)
@@ -100,9 +98,23 @@ def facts(card: Card, net: dict[str, Any], phases: int) -> dict[str, str]:
         "optimizer": card.optimizer,
         "horizon": f"{card.total_steps} steps" if card.total_steps else "",
         "networks": f"{phases} x {net['kind']}({settings})",
-        "range": f"gamma {gamma.policy}, {f'{gamma.value:g}' if gamma.value else f'from the {gamma.statistic}'}",
+        "range": ", ".join(str(value) for value in gamma.to_dict().values() if value is not None),
         "made with": ", ".join(f"{name} {version}" for name, version in sorted(card.versions.items())),
     }
+
+
+def described(card: Card, net: dict[str, Any], phases: int, digest: str) -> str:
+    """A card in words, one field per line. Empty fields are left out."""
+    width = 12
+    fields = {
+        "name": card.name,
+        "description": card.description,
+        **facts(card, net, phases),
+        "loss range": f"{card.loss_range[0]:g} to {card.loss_range[1]:g}" if card.loss_range else "",
+        "results": f"\n{'':{width + 1}}".join(result_lines(card.results)),
+        "digest": digest[:16],
+    }
+    return "\n".join(f"{name:{width}} {value}" for name, value in fields.items() if value)
 
 
 def result_lines(results: dict[str, Any], bullet: str = "") -> list[str]:

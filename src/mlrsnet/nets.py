@@ -1,33 +1,43 @@
-"""Schedule networks: (features, state) -> (factor in (0, 1), state).
+"""Schedule networks: (features, memory) -> (factor in (0, 1), memory).
 
-They are pure functions of weights and arguments, with no hidden state and any leading batch dimensions. For many networks at
-once, use `torch.func.stack_module_state` and `torch.vmap` over `torch.func.functional_call`.
+They are pure functions of weights and arguments, with no hidden state, on numpy's arrays or on tensors with any leading dimensions:
+many networks side by side are one whose weights have a leading dimension more.
 
 Paper symbols: h, c are the cell's memory; i, f, o, g its gates; p the factor; d' the hidden size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from mlrsnet import _check
-from mlrsnet._features import (
-    ANNEALS,
-    INPUTS,
-    LOSS_SCALES,
-    Averages,
-    Level,
-    anneal,
-    phase_index,
-    progress,
-    stack_features,
-    warm_up,
-)
-from mlrsnet._numbers import DEVICE
+from mlrsnet.ops import DEVICE, Operations
+from mlrsnet.plan import Plan
+
+INPUTS = ("loss", "progress")
+LOSS_SCALES = ("none", "log_classes", "initial")
+ANNEALS = ("none", "linear")
+
+LARGEST_FEATURE = 1e4
+"""Scaled losses are clipped here: no finite loss can overflow a network in float32."""
+
+SMALLEST_LOSS = 1e-4
+"""Logarithms of scaled losses stop here."""
+
+SMALLEST_SPREAD = 1e-8
+"""A smaller variance of the loss is rounding."""
+
+SMALLEST_FACTOR = 1e-12
+"""The factor never becomes 0: an optimizer may divide by its LR, as Adam's capturable path does."""
+
+FAST, SLOW = 0.02, 0.1
+"""How far averages of the loss look back, as fractions of the training."""
+
+Weights = Mapping[str, Any]
+"""Arrays by the names of a network's parameters."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +60,10 @@ LAYOUTS = {
 }
 
 
-class Matrices(NamedTuple):
-    """One cell in the matrix form of Section 3.2.1, gates in the order i, f, o, g.
-
-    (i, f, o, g) = (sigma, sigma, sigma, tanh)(W2 relu(W1 (x, h) + b1) + b2), with W1 block-diagonal. The shapes printed in
-    the paper do not fit together; the separate branches for x and h in Appendix B do.
-    """
-
-    W1: Tensor
-    b1: Tensor
-    W2: Tensor
-    b2: Tensor
-
-
 class ScheduleNet(nn.Module):
     """Base of the schedule networks: what they read and how their answer is used.
+
+        x_t = (f_t / s, u_t)        alpha_t = gamma p(x_t) a(u_t)        s: the loss scale, u: progress, a: the anneal factor
 
     Args:
         inputs: names of the features, in order: `("loss",)` in the paper; `("loss", "progress")` knows the horizon.
@@ -101,25 +100,52 @@ class ScheduleNet(nn.Module):
             "anneal": self.anneal,
         }
 
+    @property
+    def knows_progress(self) -> bool:
+        """Whether its answers depend on how much of the training is over."""
+        return "progress" in self.inputs or self.anneal != "none"
+
     def initial_state(self, *batch: int) -> Tensor:
         """theta_0: the memory before the first step, for any batch shape."""
         raise NotImplementedError
 
-    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
-        """A state that keeps steps at this share of their length until the loss has fallen, where the network can do so."""
-        return state
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., inputs), state -> (...), state."""
+    def respond(self, weights: Weights, features: Any, memory: Any, o: Operations) -> tuple[Any, Any]:
+        """(..., inputs), memory -> p (...), memory; with these weights."""
         raise NotImplementedError
 
-    def _squash(self, z: Tensor) -> Tensor:
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """`respond` with its own weights."""
+        return self.respond(dict(self.named_parameters()), features, state, DEVICE)
+
+    def predict(self, weights: Weights, loss: Any, progress: Any, memory: Any, o: Operations) -> tuple[Any, Any]:
+        """One step: scaled loss, progress, memory -> alpha / gamma, memory."""
+        columns = {"loss": o.clamp(loss, -LARGEST_FEATURE, LARGEST_FEATURE), "progress": progress}
+        factor, memory = self.respond(weights, o.stack([columns[name] for name in self.inputs], memory), memory, o)
+        if self.anneal == "linear":
+            factor = factor * (1 - progress)
+        return o.clamp(factor, SMALLEST_FACTOR, 1.0), memory
+
+    def divisor(self, initial_loss: Any, num_classes: Any, o: Operations) -> Any:
+        """s: what the loss is divided by. `num_classes` is NaN where nobody told it.
+
+        An untrained classifier's loss is about log(classes), so the first loss stands in for that.
+        """
+        if self.loss_scale == "none":
+            return o.constant(1.0, initial_loss)
+        if self.loss_scale == "initial":
+            return initial_loss
+        return o.where(o.isnan(num_classes), initial_loss, o.log(num_classes))
+
+    def _squash(self, z: Any, o: Operations) -> Any:
         """p = sigmoid(k z)."""
-        return torch.sigmoid(self.sharpness * z.squeeze(-1))
+        return _sigmoid(self.sharpness * z[..., 0], o)
 
 
 class Cell(nn.Module):
-    """The paper's LSTM cell: a two-layer branch for the input and one for h, whose sum is split into four gates."""
+    """The paper's LSTM cell: a two-layer branch for the input and one for h, whose sum is split into four gates.
+
+    The shapes of the matrix form printed in Section 3.2.1 do not fit together; the separate branches of Appendix B do.
+    """
 
     def __init__(self, num_inputs: int, hidden_size: int, layout: str) -> None:
         super().__init__()
@@ -128,28 +154,14 @@ class Cell(nn.Module):
         self.i2h = nn.Sequential(nn.Linear(num_inputs, width), nn.ReLU(), nn.Linear(width, 4 * hidden_size))
         self.h2h = nn.Sequential(nn.Linear(hidden_size, width), nn.ReLU(), nn.Linear(width, 4 * hidden_size))
 
-    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    def respond(self, weights: Weights, name: str, x: Any, h: Any, c: Any, o: Operations) -> tuple[Any, Any]:
         """c' = sigma(f) c + sigma(i) tanh(g);  h' = sigma(o) tanh(c')."""
-        gates = dict(zip(self.layout.gates, (self.i2h(x) + self.h2h(h)).chunk(4, dim=-1), strict=True))
-        forget = torch.sigmoid(gates["f"] + self.layout.forget_shift)
-        c = forget * c + torch.sigmoid(gates["i"]) * torch.tanh(gates["g"])
-        return torch.sigmoid(gates["o"]) * torch.tanh(c), c
-
-    def matrices(self) -> Matrices:
-        """The same cell as two matrix products, whatever its layout."""
-        first_x, second_x, first_h, second_h = (
-            cast(nn.Linear, branch[i]) for branch in (self.i2h, self.h2h) for i in (0, 2)
-        )
-        order = [self.layout.gates.index(gate) for gate in "ifog"]
-        blocks = torch.cat((second_x.weight, second_h.weight), dim=1).chunk(4)
-        bias = (second_x.bias + second_h.bias).chunk(4)
-        shift = torch.tensor([0.0, self.layout.forget_shift, 0.0, 0.0]).to(bias[0])
-        return Matrices(
-            W1=torch.block_diag(first_x.weight, first_h.weight),
-            b1=torch.cat((first_x.bias, first_h.bias)),
-            W2=torch.cat([blocks[i] for i in order]),
-            b2=torch.cat([bias[j] + shift[i] for i, j in enumerate(order)]),
-        )
+        sums = _linear(weights, f"{name}.i2h.2", o.relu(_linear(weights, f"{name}.i2h.0", x, o)), o)
+        sums = sums + _linear(weights, f"{name}.h2h.2", o.relu(_linear(weights, f"{name}.h2h.0", h, o)), o)
+        size = h.shape[-1]
+        i, f, out, g = (sums[..., place * size : (place + 1) * size] for place in map(self.layout.gates.index, "ifog"))
+        c = _sigmoid(f + self.layout.forget_shift, o) * c + _sigmoid(i, o) * o.tanh(g)
+        return _sigmoid(out, o) * o.tanh(c), c
 
 
 class LSTMNet(ScheduleNet):
@@ -167,6 +179,9 @@ class LSTMNet(ScheduleNet):
     (True, torch.Size([1, 2, 50]))
     """
 
+    extra = 0
+    """Numbers that the first cell reads beside the features, and a layer of memory for them if there are any."""
+
     def __init__(
         self,
         hidden_size: int = 50,
@@ -182,7 +197,7 @@ class LSTMNet(ScheduleNet):
         self.hidden_size = _check.whole_number("hidden_size", hidden_size)
         self.num_layers = _check.whole_number("num_layers", num_layers)
         self.layout = _check.one_of("layout", layout, LAYOUTS)
-        sizes = [self._width()] + [hidden_size] * (num_layers - 1)
+        sizes = [len(self.inputs) + self.extra] + [hidden_size] * (num_layers - 1)
         self.cells = nn.ModuleList(Cell(size, hidden_size, layout) for size in sizes)
         self.out = nn.Linear(hidden_size, 1)
 
@@ -193,26 +208,53 @@ class LSTMNet(ScheduleNet):
 
     def initial_state(self, *batch: int) -> Tensor:
         """Zeros."""
-        return self.out.weight.new_zeros(*batch, self.num_layers, 2, self.hidden_size)
+        return self.out.weight.new_zeros(*batch, self.num_layers + bool(self.extra), 2, self.hidden_size)
 
-    def _width(self) -> int:
-        """How many numbers the first cell reads."""
-        return len(self.inputs)
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def respond(self, weights: Weights, features: Any, memory: Any, o: Operations) -> tuple[Any, Any]:
         """See `ScheduleNet`."""
-        x, memory = features, []
-        for cell, layer in zip(self.cells, state.unbind(-3), strict=True):
-            x, c = cell(x, *layer.unbind(-2))
-            memory.append(torch.stack((x, c), dim=-2))
-        return self._squash(self.out(x)), torch.stack(memory, dim=-3)
+        x, after = features, []
+        for layer, cell in enumerate(self.cells):
+            x, c = cell.respond(weights, f"cells.{layer}", x, memory[..., layer, 0, :], memory[..., layer, 1, :], o)  # type: ignore[operator]
+            after += [x, c]
+        shape = (*memory.shape[:-3], len(self.cells), 2, self.hidden_size)
+        return self._squash(_linear(weights, "out", x, o), o), o.joined(after).reshape(shape)
+
+
+class Averages(NamedTuple):
+    """How l, the logarithm of the scaled loss, has moved. All 0 before the first step.
+
+    known: 1 after the first step. before: the last progress. first: the first l. fast, slow: averages of l with weights
+    exp(-passed progress / window). spread: average of (l - fast)^2 over the slow window.
+    """
+
+    known: Any
+    before: Any
+    first: Any
+    fast: Any
+    slow: Any
+    spread: Any
+
+    def after(self, loss: Any, progress: Any, o: Operations) -> "Averages":
+        """After one more scaled loss."""
+        log = o.log(o.clamp(loss, SMALLEST_LOSS, LARGEST_FEATURE))
+        passed = o.clamp(progress - self.before, 0.0, 1.0)  # a horizon that grows sets the progress back
+        keep_fast, keep_slow = (self.known * o.exp(-passed / window) for window in (FAST, SLOW))
+        fast, slow = log + keep_fast * (self.fast - log), log + keep_slow * (self.slow - log)
+        now = (log - fast) ** 2
+        first = o.where(self.known == 0, log, self.first)
+        return Averages(0.0 * log + 1.0, progress, first, fast, slow, now + keep_slow * (self.spread - now))
+
+    def features(self, o: Operations) -> list[Any]:
+        """Level, trend, noise and first value, scaled to similar sizes."""
+        noise = o.sqrt(o.clamp(self.spread, SMALLEST_SPREAD, LARGEST_FEATURE))
+        return [self.fast, 3 * (self.fast - self.slow), 3 * noise, self.first]
 
 
 class TrendNet(LSTMNet):
     """An LSTM that also reads how the loss has moved, over fixed fractions of the training.
 
-    Besides loss / s and progress it reads level, trend, noise and first value of log(loss / s), see `_features.Averages`. They
-    are kept in a layer of the memory behind those of the cells.
+    Besides loss / s and progress it reads level, trend, noise and first value of log(loss / s), see `Averages`. They are kept in a
+    layer of the memory behind those of the cells.
 
     >>> net = TrendNet(16, inputs=("loss", "progress"))
     >>> factor, state = net(torch.tensor([2.3, 0.0]), net.initial_state())
@@ -220,174 +262,32 @@ class TrendNet(LSTMNet):
     (torch.Size([2, 2, 16]), 2.3)
     """
 
+    extra = 4
+
     def __init__(
         self,
         hidden_size: int = 16,
         num_layers: int = 1,
         *,
-        layout: str = "paper",
         inputs: tuple[str, ...] = ("loss", "progress"),
-        loss_scale: str = "none",
-        sharpness: float = 1.0,
-        anneal: str = "none",
+        **options: Any,
     ) -> None:
         _check.whole_number("hidden_size", hidden_size, len(Averages._fields))
-        super().__init__(
-            hidden_size,
-            num_layers,
-            layout=layout,
-            inputs=inputs,
-            loss_scale=loss_scale,
-            sharpness=sharpness,
-            anneal=anneal,
-        )
+        super().__init__(hidden_size, num_layers, inputs=inputs, **options)
         if self.inputs != ("loss", "progress"):
             raise ValueError(f"inputs of a TrendNet must be ('loss', 'progress'), got {self.inputs!r}: use an LSTMNet")
 
-    def initial_state(self, *batch: int) -> Tensor:
-        """Zeros."""
-        return self.out.weight.new_zeros(*batch, self.num_layers + 1, 2, self.hidden_size)
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def respond(self, weights: Weights, features: Any, memory: Any, o: Operations) -> tuple[Any, Any]:
         """See `ScheduleNet`."""
         kept = len(Averages._fields)
-        averages = Averages(*state[..., -1, 0, :kept].unbind(-1)).after(*features.unbind(-1))
-        factor, memory = super().forward(self._read(features, averages), state[..., :-1, :, :])
-        layer = torch.zeros_like(state[..., -1:, :, :])
-        layer[..., 0, 0, :kept] = torch.stack(averages, dim=-1)
-        return factor, torch.cat((memory, layer), dim=-3)
-
-    def _read(self, features: Tensor, averages: Averages) -> Tensor:
-        return torch.cat((features, torch.stack(averages.features(), dim=-1)), dim=-1)
-
-    def _width(self) -> int:
-        return len(self.inputs) + 4
-
-
-class DecayNet(ScheduleNet):
-    """A warm-up and a linear decay, made shorter by what the loss says. Two weights, no hidden layer.
-
-        p = warm_up(u) * min(1, level)^q * max(s, (lowest / level)^p) * max(k, gain) * (1 - u)
-
-    See `_features.Level`. k is 1 unless `careful` lowers it.
-
-    Args:
-        fall: q, of the level of the loss.
-        rise: p, of its rise above the lowest level so far.
-        inputs, loss_scale, sharpness, anneal: for files; they have one value each.
-
-    >>> net = DecayNet()
-    >>> factor, state = net(torch.tensor([2.3, 0.5]), net.initial_state())
-    >>> round(factor.item(), 3), state.shape
-    (1.0, torch.Size([8]))
-    """
-
-    def __init__(
-        self,
-        fall: float = 0.25,
-        rise: float = 3.0,
-        *,
-        inputs: tuple[str, ...] = ("loss", "progress"),
-        loss_scale: str = "none",
-        sharpness: float = 1.0,
-        anneal: str = "linear",
-    ) -> None:
-        super().__init__(inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
-        if self.inputs != ("loss", "progress") or (loss_scale, sharpness) != ("none", 1.0):
-            raise ValueError(
-                "a DecayNet reads ('loss', 'progress') with loss_scale='none' and sharpness=1, got "
-                f"{self.inputs!r}, {loss_scale!r} and {sharpness!r}: leave them out"
-            )
-        powers = [_check.not_negative("fall", fall), _check.not_negative("rise", rise)]
-        self.powers = nn.Parameter(torch.tensor(powers))
-
-    def initial_state(self, *batch: int) -> Tensor:
-        """Zeros."""
-        return self.powers.new_zeros(*batch, len(Level._fields))
-
-    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
-        """See `ScheduleNet`: k is `share`."""
-        level = Level(*state.unbind(-1))
-        return torch.stack(level._replace(caution=torch.zeros_like(level.caution) + (1 - share)), dim=-1)
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ScheduleNet`."""
-        loss, progress = features.unbind(-1)
-        level = Level(*state.unbind(-1)).after(loss, progress, DEVICE)
-        fall, rise = self.powers.unbind(-1)
-        return warm_up(progress, DEVICE) * level.factor(fall, rise, DEVICE), torch.stack(level, dim=-1)
-
-
-class ReadingNet(DecayNet):
-    """A `DecayNet` that a small network may correct, from how far the run is and how its loss moves.
-
-        p = p_decay * M^tanh(w2 . tanh(W1 x + b1) + b2)          M = `MOST_CORRECTION`
-        x = (2 u - 1, log level, log(lowest / level), trend, noise)
-
-    See `_features.Level` and `_features.Averages`. Only ratios of losses count. W2 and b2 begin at 0: it begins as the `DecayNet`.
-
-    Args:
-        fall, rise: see `DecayNet`.
-        hidden_size: of the small network.
-        inputs, loss_scale, sharpness, anneal: for files; they have one value each.
-
-    >>> net = ReadingNet()
-    >>> factor, state = net(torch.tensor([2.3, 0.5]), net.initial_state())
-    >>> round(factor.item(), 3), state.shape
-    (1.0, torch.Size([14]))
-    """
-
-    READS = 5
-    MOST_CORRECTION = 4.0
-
-    def __init__(
-        self,
-        fall: float = 0.25,
-        rise: float = 3.0,
-        hidden_size: int = 8,
-        *,
-        inputs: tuple[str, ...] = ("loss", "progress"),
-        loss_scale: str = "none",
-        sharpness: float = 1.0,
-        anneal: str = "linear",
-    ) -> None:
-        super().__init__(fall, rise, inputs=inputs, loss_scale=loss_scale, sharpness=sharpness, anneal=anneal)
-        self.hidden_size = _check.whole_number("hidden_size", hidden_size)
-        self.hidden, self.out = nn.Linear(self.READS, hidden_size), nn.Linear(hidden_size, 1)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def config(self) -> dict[str, Any]:
-        """See `ScheduleNet`."""
-        return super().config() | {"hidden_size": self.hidden_size}
-
-    def initial_state(self, *batch: int) -> Tensor:
-        """Zeros: a `Level`, then `Averages`."""
-        return self.powers.new_zeros(*batch, len(Level._fields) + len(Averages._fields))
-
-    def careful(self, state: Tensor, share: float | Tensor) -> Tensor:
-        """See `DecayNet`."""
-        level, averages = self._parts(state)
-        return torch.cat((super().careful(level, share), averages), dim=-1)
-
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ScheduleNet`."""
-        before, averages = self._parts(state)
-        decay, after = super().forward(features, before)
-        moved = Averages(*averages.unbind(-1)).after(*features.unbind(-1))
-        z = self.out(torch.tanh(self.hidden(self._read(features[..., 1], Level(*after.unbind(-1)), moved))))
-        correction = self.MOST_CORRECTION ** torch.tanh(z.squeeze(-1))
-        return decay * correction, torch.cat((after, torch.stack(moved, dim=-1)), dim=-1)
-
-    def _read(self, progress: Tensor, level: Level, averages: Averages) -> Tensor:
-        now, (_, trend, noise, _) = level.level(DEVICE), averages.features()
-        rise = torch.where(level.lowest > 0, level.lowest / now, torch.ones_like(now))
-        return torch.stack((2 * progress - 1, now.log(), rise.log(), trend, noise), dim=-1)
-
-    @staticmethod
-    def _parts(state: Tensor) -> tuple[Tensor, Tensor]:
-        level, averages = state.split((len(Level._fields), len(Averages._fields)), dim=-1)
-        return level, averages
+        loss, progress = o.unstack(features)
+        averages = Averages(*o.unstack(memory[..., -1, 0, :kept])).after(loss, progress, o)
+        told = o.joined([features, o.stack(averages.features(o), memory)])
+        factor, cells = super().respond(weights, told, memory[..., :-1, :, :], o)
+        rest = memory[..., -1, 0, kept:]
+        layer = o.joined([o.stack(averages, memory), rest, memory[..., -1, 1, :]])
+        flat = o.joined([cells.reshape(*cells.shape[:-3], -1), layer])
+        return factor, flat.reshape(memory.shape)
 
 
 class MLPNet(ScheduleNet):
@@ -423,21 +323,15 @@ class MLPNet(ScheduleNet):
         """Zeros."""
         return self.out.weight.new_zeros(*batch, 0)
 
-    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ScheduleNet`; the state is empty."""
-        return self._squash(self.out(torch.relu(self.hidden(features)))), state
+    def respond(self, weights: Weights, features: Any, memory: Any, o: Operations) -> tuple[Any, Any]:
+        """See `ScheduleNet`; the memory is empty."""
+        return self._squash(_linear(weights, "out", o.relu(_linear(weights, "hidden", features, o)), o), o), memory
 
 
-def predict(
-    net: ScheduleNet, loss: Tensor, progress: Tensor | float, state: Tensor, weights: dict[str, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """One step of a network: scaled loss (...), progress, state -> alpha / gamma (...), state. Pure and batched.
-
-    `weights` replace the network's own.
-    """
-    x = stack_features(net.inputs, loss, progress)
-    factor, state = net(x, state) if weights is None else functional_call(net, weights, (x, state))
-    return anneal(net.anneal, factor, progress), state
+def predict(net: ScheduleNet, loss: Tensor, progress: Tensor | float, state: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of a network with its own weights: scaled loss (...), progress, state -> alpha / gamma (...), state."""
+    u = torch.as_tensor(progress, dtype=loss.dtype, device=loss.device).expand_as(loss)
+    return net.predict(dict(net.named_parameters()), loss, u, state, DEVICE)
 
 
 @torch.no_grad()
@@ -446,17 +340,14 @@ def unroll(phases: Sequence[ScheduleNet], losses: Tensor, total_steps: int | Non
 
     `total_steps`: of the whole training, if these losses are only its beginning.
     """
-    steps, state, factors = total_steps or len(losses), phases[0].initial_state(*losses.shape[1:]), []
+    plan, state, factors = Plan.of(total_steps or len(losses)), phases[0].initial_state(*losses.shape[1:]), []
     for step, loss in enumerate(losses):
-        net = phases[phase_index(step, steps, len(phases))]
-        factor, state = predict(net, loss, progress(step, steps), state)
+        factor, state = predict(phases[plan.phase(step, len(phases))], loss, plan.progress(step), state)
         factors.append(factor)
     return torch.stack(factors)
 
 
-KINDS: dict[str, type[ScheduleNet]] = {
-    kind.__name__: kind for kind in (LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet)
-}
+KINDS: dict[str, type[ScheduleNet]] = {kind.__name__: kind for kind in (LSTMNet, TrendNet, MLPNet)}
 
 
 def build_net(config: dict[str, Any]) -> ScheduleNet:
@@ -468,3 +359,13 @@ def build_net(config: dict[str, Any]) -> ScheduleNet:
     arguments = dict(config)
     kind = _check.one_of("network kind", arguments.pop("kind", None), KINDS)
     return KINDS[kind](**{**arguments, "inputs": tuple(arguments.get("inputs", ("loss",)))})
+
+
+def _linear(weights: Weights, name: str, x: Any, o: Operations) -> Any:
+    """W x + b."""
+    return o.product(weights[f"{name}.weight"], x) + weights[f"{name}.bias"]
+
+
+def _sigmoid(z: Any, o: Operations) -> Any:
+    """sigma(z) = (1 + tanh(z / 2)) / 2."""
+    return 0.5 * o.tanh(0.5 * z) + 0.5

@@ -5,6 +5,7 @@ training of any length is split into k equal phases, and phase l uses the l-th n
 """
 
 import copy
+import math
 import os
 import re
 import tempfile
@@ -17,16 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet import _check, _plotting
-from mlrsnet._features import loss_divisor
-from mlrsnet._files import hub, names, official, storage
-from mlrsnet._files.storage import ScheduleError
-from mlrsnet._files.untrusted import printable, reason
-from mlrsnet.card import Card, facts, result_lines
+from mlrsnet import _check, _optimizers, algorithm2, plots
+from mlrsnet.algorithm2 import NetState
+from mlrsnet.card import Card, described
+from mlrsnet.default import NAME, Default
+from mlrsnet.files import hub, names, official, storage
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.files.untrusted import printable, reason
+from mlrsnet.law import NOT_FINITE, Facts, Law, Seen
 from mlrsnet.nets import KINDS, ScheduleNet, TrendNet, build_net, unroll
-
-DEFAULT = "universal-2"
-"""The name of the schedule that is used where none is given."""
+from mlrsnet.ops import DEVICE, HOST, Operations
+from mlrsnet.plan import Plan
+from mlrsnet.ranges import Gamma, PerplexityGamma
+from mlrsnet.sensors import Still
 
 
 class Schedule:
@@ -38,7 +42,7 @@ class Schedule:
         phases: one network per phase, in order. A single network is one phase.
         card: where the schedule comes from, and how the range of the LR is found.
 
-    >>> from mlrsnet import LSTMNet, Schedule
+    >>> from mlrsnet.nets import LSTMNet
     >>> schedule = Schedule([LSTMNet(), LSTMNet(), LSTMNet()])
     >>> schedule.simulate([2.3, 1.7, 1.2, 0.9, 0.5, 0.4], gamma=0.67).shape
     (6,)
@@ -58,6 +62,140 @@ class Schedule:
                     )
         self.phases = tuple(copy.deepcopy(net).cpu().requires_grad_(False) for net in nets)
         self.card = card or Card()
+        self._weights: list[dict[str, Any]] = []
+        self._place()
+
+    needs_loss = True
+
+    @property
+    def name(self) -> str:
+        """The card's."""
+        return self.card.name
+
+    @property
+    def knows_progress(self) -> bool:
+        """Whether its LRs depend on how much of the training is over."""
+        return self.net.knows_progress
+
+    def check(self, facts: Facts) -> None:
+        """See `Law`."""
+        if facts.num_classes is None and self.card.gamma.needs_classes:
+            raise ValueError(
+                f"num_classes must be given for the schedule {self.name!r}, got None: the range of its LRs depends on it; pass the "
+                "number of classes, or the size of the vocabulary"
+            )
+        if facts.initial_loss is not None:
+            self.check_loss(facts.initial_loss, facts.num_classes, "initial_loss")
+
+    def check_loss(self, loss: float, num_classes: int | None, name: str = "the first loss") -> None:
+        """Raise where a first loss gives no range, or nothing to divide losses by; `name` is what the error calls it."""
+        self.card.gamma(loss, num_classes, name)
+        self.loss_divisor(loss, num_classes, name)
+
+    def begin(self, facts: Facts) -> NetState:
+        """See `Law`."""
+        first, classes = (math.nan if one is None else float(one) for one in (facts.initial_loss, facts.num_classes))
+        memory = _single_or_double(self.net.initial_state()).numpy()
+        return NetState(0, -1, 0, 0, 0, first, classes, math.nan, math.nan, memory)
+
+    def carry_over(self, group: dict[str, Any], facts: Facts) -> float:
+        """See `Law`."""
+        return self.card.gamma.carry_over(group, facts.num_classes)
+
+    def sensor(self, device: torch.device | None) -> Still:
+        """See `Law`: networks read the loss only."""
+        return Still()
+
+    def on(self, device: torch.device) -> "Schedule":
+        """See `Law`."""
+        placed = copy.copy(self)
+        stacked = {
+            name: _single_or_double(torch.stack([net.get_parameter(name).detach() for net in self.phases])).to(device)
+            for name, _ in self.net.named_parameters()
+        }
+        placed._weights = [stacked]
+        return placed
+
+    def advance(self, state: NetState, seen: Seen, plan: Plan, o: Operations = HOST) -> tuple[Any, NetState]:
+        """See `Law`; Algorithm 2. On the host, a first loss without a range is an error."""
+        network = self._on_host if o is HOST else self._on_device
+        after = algorithm2.advance(
+            state, seen, plan, network, self.net, self.card.gamma, self.num_phases, self.warn_outside, o
+        )
+        if o is HOST and after.unusable > state.unusable:
+            first = seen.loss if math.isnan(state.initial_loss) else state.initial_loss
+            self.check_loss(first, None if math.isnan(state.classes) else int(state.classes))
+        return after.lr, after
+
+    @torch.no_grad()
+    def take_weights(self, nets: Sequence[ScheduleNet]) -> None:
+        """Continue with other weights of the same networks, in place."""
+        for own, other in zip(self.phases, nets, strict=True):
+            own.load_state_dict(other.state_dict())
+        for name, weight in self._weights[0].items():
+            if isinstance(weight, Tensor):
+                weight.copy_(torch.stack([net.get_parameter(name) for net in nets]))
+
+    def status(self, state: NetState) -> dict[str, Any]:
+        """See `Law`."""
+        names = ("phase", "initial_loss", "gamma", "nonfinite", "unusable", "outside")
+        return {name: getattr(state, name) for name in names}
+
+    def problems(self, state: NetState) -> dict[str, str]:
+        """See `Law`."""
+        found = {}
+        if state.nonfinite:
+            found["nonfinite"] = NOT_FINITE
+        if state.unusable and not state.step:
+            found["unusable"] = (
+                f"the range of the LR could not be computed from any of the {state.unusable:.0f} losses so far, and the "
+                "optimizer's own LR was kept: pass initial_loss= the loss of an untrained network, about log(num_classes), or "
+                "use 'universal', which takes any loss"
+            )
+        if state.outside:
+            found["outside"] = self._outside(state)
+        return found
+
+    def fits(self, group: dict[str, Any]) -> str:
+        """Why the range may be wrong for the optimizer of a parameter group; empty where it is known."""
+        if _optimizers.is_known(group):
+            return ""
+        return (
+            f"the range of the schedule {self.name!r} was not made for this optimizer, which gets that of SGD: compare "
+            "LearnedLR.get_last_lr() with an LR that you trust, and correct it with scale=, or use 'universal', which measures the "
+            "optimizer's steps"
+        )
+
+    def _outside(self, state: NetState) -> str:
+        if self.card.loss_range is None:
+            return (
+                f"a loss was negative, and the schedule {self.name!r} was learned on positive ones only, so its LRs may not "
+                "fit: use the default schedule, which takes any loss"
+            )
+        unit = float(self.net.divisor(state.initial_loss, state.classes, HOST))
+        low, high = (unit * limit + 0.0 for limit in self.card.loss_range)
+        classes = "pass num_classes=, " if self.net.loss_scale == "log_classes" and math.isnan(state.classes) else ""
+        return (
+            f"a loss was far outside those that the schedule {self.name!r} was learned on, in this training {low:.3g} to "
+            f"{high:.3g}, and its LRs may not fit: check that the loss is a mean over the batch and not scaled, {classes}or "
+            "use the default schedule, which reads only how the loss changes"
+        )
+
+    def _place(self) -> None:
+        """Weights as numpy's arrays; those in float32 and float64 share the memory of the networks."""
+        self._weights = [
+            {name: _single_or_double(one.detach()).numpy() for name, one in net.named_parameters()}
+            for net in self.phases
+        ]
+
+    def _on_host(self, scaled: float, progress: float, phase: int, memory: Any) -> tuple[float, Any]:
+        p, memory = self.net.predict(self._weights[phase], scaled, progress, memory, HOST)
+        return float(p), memory
+
+    def _on_device(self, scaled: Tensor, progress: Tensor, phase: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        weights = {name: _of_phase(stacked, phase) for name, stacked in self._weights[0].items()}
+        with torch.autocast(memory.device.type, enabled=False):
+            return self.net.predict(weights, scaled, progress, memory, DEVICE)
 
     @property
     def num_phases(self) -> int:
@@ -74,9 +212,9 @@ class Schedule:
 
         An untrained classifier's loss is about log(classes), so without `num_classes` the first loss is used.
         """
-        divisor = loss_divisor(self.net.loss_scale, initial_loss, num_classes)
+        divisor = self.net.divisor(initial_loss, math.nan if num_classes is None else num_classes, HOST)
         hint = (
-            f"the schedule {self.card.name!r} divides losses by it, so this loss is unsuitable for it; use 'universal-2', which "
+            f"the schedule {self.card.name!r} divides losses by it, so this loss is unsuitable for it; use 'universal', which "
             "takes any loss, or pass initial_loss= a typical one if losses are positive later"
         )
         return _check.positive(name, divisor, hint)
@@ -108,9 +246,8 @@ class Schedule:
             num_classes: for schedules that divide the loss by log(classes); the first loss is used if None.
             total_steps: of the whole training; as many as there are losses if None.
 
-        >>> from mlrsnet import DecayNet, Schedule
-        >>> Schedule(DecayNet()).simulate([1.0] * 3, total_steps=100).round(3)
-        array([0.01 , 0.198, 0.392])
+        >>> Schedule.load("cifar10-patches").simulate([2.3, 1.9], num_classes=10, total_steps=100).shape
+        (2,)
         """
         try:
             values = torch.as_tensor(np.asarray(losses, dtype=np.float64))
@@ -130,7 +267,7 @@ class Schedule:
     def choose(self, num_phases: int) -> "Schedule":
         """The schedule with fewer phases: what meta-training with this `num_phases` would have kept.
 
-        >>> from mlrsnet import LSTMNet, Schedule
+        >>> from mlrsnet.nets import LSTMNet
         >>> Schedule([LSTMNet() for _ in range(6)]).choose(3).num_phases
         3
         """
@@ -143,12 +280,11 @@ class Schedule:
     def for_text(self) -> "Schedule":
         """The paper's variant for language models: the network reads loss / log(vocabulary), and gamma reads the perplexity.
 
-        The perplexity's range is for SGD. Over Adam and its relatives, LRs have the range of the loss; see `Gamma.adaptive_share`.
+        The perplexity's range is for SGD. Over Adam and its relatives, LRs have the range of the loss; see
+        `ranges.PerplexityGamma`.
         """
         config = self.net.config() | {"loss_scale": "log_classes"}
-        gamma = self.card.gamma
-        if gamma.needs_classes:
-            gamma = replace(gamma, statistic="perplexity")
+        gamma = PerplexityGamma() if isinstance(self.card.gamma, Gamma) else self.card.gamma
         return self._like(config, self._tensors(), replace(self.card, gamma=gamma, loss_range=None))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -161,16 +297,21 @@ class Schedule:
         storage.write(path, self._description(), self._tensors())
 
     @classmethod
-    def load(cls, schedule: str | os.PathLike[str]) -> "Schedule":
-        """Read a schedule. Loading never runs code from the file. A file that `save` did not write raises `ScheduleError`.
+    def load(cls, schedule: str | os.PathLike[str]) -> "Law":
+        """Read a schedule; `universal`, the default, is no file. Loading never runs code from a file. One that `save` did not write
+        raises `ScheduleError`.
 
         Args:
             schedule: a name from `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
 
-        >>> Schedule.load("universal").num_phases
-        1
+        >>> Schedule.load("cifar10-resnet18").num_phases, Schedule.load("universal")
+        (3, Default(size=0.13, horizon_power=-0.1, size_power=-0.19, depth_power=-1.2, caution=0.1, fall=0.1, rise=3.0))
         """
-        path = names.find(schedule)
+        return Default() if schedule == NAME else cls.read(names.find(schedule))
+
+    @classmethod
+    def read(cls, path: Path) -> "Schedule":
+        """Read a file that `save` wrote; see `load`."""
         description, tensors = storage.read(path)
         try:
             card = Card.from_dict(description["card"])
@@ -195,8 +336,7 @@ class Schedule:
                 network uses the same keys with another gate order, so its files need `official-train`.
             name: for the card.
             gamma: `initial` computes the range once, from the first loss, as in the paper. `per-phase` computes it again where a
-                phase begins. The authors' program does that from the mean loss of the whole training set in evaluation mode:
-                hand it to `LearnedLR.renew_gamma`. Without it the loss of one batch is used.
+                phase begins, from the loss of that batch; the authors' program takes the mean loss of the whole training set.
         """
         return cls(official.read_nets(paths, layout), official.make_card(name, gamma))
 
@@ -250,7 +390,7 @@ class Schedule:
         Returns:
             The matplotlib axes.
         """
-        return _plotting.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+        return plots.plot_phases(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def plot_map(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
         """Draw the LR over loss and progress, for losses that stay constant. It shows whether the schedule reads the loss.
@@ -263,7 +403,7 @@ class Schedule:
         Returns:
             The matplotlib axes.
         """
-        return _plotting.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
+        return plots.plot_map(self.phases, self.card.name, path, max_loss=max_loss, ax=ax)
 
     def fingerprint(self) -> str:
         """A digest of everything that affects an LR: weights, networks and gamma."""
@@ -272,20 +412,11 @@ class Schedule:
     def describe(self) -> str:
         """The card in words, one field per line. Empty fields are left out.
 
-        >>> from mlrsnet import LSTMNet, Schedule
+        >>> from mlrsnet.nets import LSTMNet
         >>> print(Schedule(LSTMNet()).describe().splitlines()[0])
         name         unnamed
         """
-        card, width = self.card, 12
-        fields = {
-            "name": card.name,
-            "description": card.description,
-            **facts(card, self.net.config(), self.num_phases),
-            "loss range": f"{card.loss_range[0]:g} to {card.loss_range[1]:g}" if card.loss_range else "",
-            "results": f"\n{'':{width + 1}}".join(result_lines(card.results)),
-            "digest": self.fingerprint()[:16],
-        }
-        lines = "\n".join(f"{name:{width}} {value}" for name, value in fields.items() if value).splitlines()
+        lines = described(self.card, self.net.config(), self.num_phases, self.fingerprint()).splitlines()
         return "\n".join(map(printable, lines))  # a card may come from anyone
 
     def __repr__(self) -> str:
@@ -321,3 +452,12 @@ class Schedule:
             net.load_state_dict(phases[index], assign=True)
             nets.append(net)
         return cls(nets, card)
+
+
+def _of_phase(stacked: Tensor, phase: Tensor) -> Tensor:
+    return stacked[0] if len(stacked) == 1 else stacked.index_select(0, phase.long().view(1)).squeeze(0)
+
+
+def _single_or_double(tensor: Tensor) -> Tensor:
+    """In the precision that a network is computed in; the same tensor where it has that."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -14,10 +14,12 @@ import torch
 from commands import complaint, everything_below, run, status
 from test_schedule import LOSSES, official_checkpoint
 
-from mlrsnet import Gamma, LSTMNet, Schedule, __version__, cli
+from mlrsnet import Schedule, __version__, cli
 from mlrsnet.cli import diagnosis
 from mlrsnet.lab import demo
 from mlrsnet.lab.records import CHECKPOINT
+from mlrsnet.nets import LSTMNet
+from mlrsnet.ranges import Gamma, PhaseGamma
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -30,6 +32,7 @@ def mine(tmp_path):
 
 def commands(parser, path=()):
     """Every command, by the words that lead to it."""
+    parser.load()
     yield path, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -73,7 +76,7 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
     assert code == 0
     assert "LearnedLR(optimizer, 'theirs'" in out
     assert Schedule.load("theirs").num_phases == 3
-    assert Schedule.load("theirs").card.gamma == Gamma("per-phase")
+    assert Schedule.load("theirs").card.gamma == PhaseGamma()
     assert run(capsys, "schedules", "import", *paths, "--name", "once", "--gamma", "initial")[0] == 0
     assert Schedule.load("once").card.gamma == Gamma()
     _, out, _ = run(capsys, "schedules", "list")
@@ -89,15 +92,16 @@ def test_import_list_show_and_simulate_the_authors_checkpoints(capsys, tmp_path)
 
 
 def test_import_does_not_hide_a_schedule_behind_a_shipped_name(capsys, tmp_path):
-    words = ("schedules", "import", official_checkpoint(tmp_path / "1.pth", 1)[0], "--name", "universal")
-    before = everything_below(tmp_path)
-    message = complaint(capsys, *words)
-    assert (
-        "--name must not be that of a shipped schedule, which would always be loaded instead, got 'universal'"
-        in message
-    )
-    assert everything_below(tmp_path) == before
-    assert run(capsys, *words, "--out", tmp_path / "mine.safetensors")[0] == 0
+    for name in ("universal", "cifar10-resnet18"):
+        words = ("schedules", "import", official_checkpoint(tmp_path / "1.pth", 1)[0], "--name", name)
+        before = everything_below(tmp_path)
+        message = complaint(capsys, *words)
+        assert (
+            f"--name must not be that of a shipped schedule, which would always be loaded instead, got {name!r}"
+            in message
+        )
+        assert everything_below(tmp_path) == before
+        assert run(capsys, *words, "--out", tmp_path / "mine.safetensors")[0] == 0
 
 
 def test_import_can_write_a_file(capsys, tmp_path):
@@ -111,6 +115,28 @@ def test_the_shipped_schedules_are_listed(capsys):
     code, out, _ = run(capsys, "schedules", "list")
     assert code == 0
     assert re.search("^cifar10-patches +Learned from the end of whole trainings", out, flags=re.MULTILINE)
+    assert out.startswith("universal                The default: an equation")
+
+
+def test_the_default_is_shown_as_its_equation_and_has_no_curves(capsys):
+    code, out, _ = run(capsys, "schedules", "show", "universal")
+    assert code == 0
+    assert "alpha_t = " in out
+    for words in (["schedules", "show", "universal", "--plot", "a.png"], ["simulate", "universal", "1,1"]):
+        assert "schedule must be a network, got 'universal'" in complaint(capsys, *words)
+
+
+def test_commands_that_need_no_lab_load_none():
+    code = """
+import contextlib, sys
+from mlrsnet.cli import main
+for words in (["--help"], ["schedules", "list"], ["simulate", "cifar10-patches", "2.3", "--num-classes", "10"]):
+    with contextlib.suppress(SystemExit):
+        main(words)
+print(sum(name.startswith("mlrsnet.lab") for name in sys.modules))
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "0"
 
 
 @pytest.mark.usefixtures("mine")
@@ -132,21 +158,18 @@ def test_long_lists_of_losses_are_not_taken_for_file_names(capsys, monkeypatch):
 
 
 def test_simulate_takes_losses_of_a_training_that_goes_on(capsys):
-    _, out, _ = run(capsys, "simulate", "universal-2", "1,1,1", "--gamma", "1", "--total-steps", "100")
-    assert [float(row["part of the weights"]) for row in csv.DictReader(io.StringIO(out))] == pytest.approx(
-        [0.01, 0.198, 0.392]
-    )
-    assert "total_steps must be a whole number >= 3, got 2" in complaint(
-        capsys, "simulate", "universal-2", "1,1,1", "--total-steps", "2"
-    )
+    words = ("simulate", "universal-lstm", "1,1,1", "--gamma", "1", "--total-steps")
+    _, out, _ = run(capsys, *words, "100")
+    expected = Schedule.load("universal-lstm").simulate([1, 1, 1], total_steps=100)
+    assert [float(row["lr"]) for row in csv.DictReader(io.StringIO(out))] == pytest.approx(expected, rel=1e-4)
+    assert "total_steps must be a whole number >= 3, got 2" in complaint(capsys, *words, "2")
 
 
-@pytest.mark.parametrize(("name", "column"), [("universal", "lr"), ("universal-relative", "part of the weights")])
-def test_simulate_takes_the_schedules_own_range(capsys, name, column):
-    _, out, _ = run(capsys, "simulate", name, "2.3,2.0,1.5", "--num-classes", "10")
-    rows, shipped = list(csv.DictReader(io.StringIO(out))), Schedule.load(name)
+def test_simulate_takes_the_schedules_own_range(capsys):
+    _, out, _ = run(capsys, "simulate", "universal-lstm", "2.3,2.0,1.5", "--num-classes", "10")
+    rows, shipped = list(csv.DictReader(io.StringIO(out))), Schedule.load("universal-lstm")
     expected = shipped.simulate([2.3, 2.0, 1.5], shipped.card.gamma.value, num_classes=10)
-    assert [float(row[column]) for row in rows] == pytest.approx(expected, rel=1e-4)
+    assert [float(row["lr"]) for row in rows] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.usefixtures("mine")
@@ -188,7 +211,7 @@ def test_ctrl_c_ends_quietly(capsys, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.schedules.names, "available", interrupted)
+    monkeypatch.setattr("mlrsnet.files.names.available", interrupted)
     code, _, err = run(capsys, "schedules", "list")
     assert (code, err) == (130, "mlrsnet: interrupted\n")
 
@@ -210,8 +233,8 @@ def test_a_warning_is_one_line_without_code_that_is_not_the_users(capsys, monkey
         return {}
 
     before = warnings.formatwarning
-    monkeypatch.setattr(cli.schedules.names, "available", known)
-    assert run(capsys, "schedules", "list")[1].startswith("mlrsnet: warning: careful\n")
+    monkeypatch.setattr("mlrsnet.files.names.available", known)
+    assert "\nmlrsnet: warning: careful\n" in run(capsys, "schedules", "list")[1]
     assert warnings.formatwarning is before
 
 
@@ -397,8 +420,8 @@ def test_doctor_says_what_is_broken_and_goes_on(capsys, tmp_path, monkeypatch):
     ("broken", "check"),
     [
         ("mlrsnet.scheduler.LearnedLR.load_state_dict", "a stopped training resumes bit for bit"),
-        ("mlrsnet._engine.device.DeviceBackend.step", "a tensor LR gives the same LRs as a float LR"),
-        ("mlrsnet.scheduler.LearnedLR.step", "a training under a schedule learns"),
+        ("mlrsnet.scheduler.LearnedLR.step", "a tensor LR gives the same LRs as a float LR"),
+        ("mlrsnet.default.Default.advance", "a training under the default learns"),
     ],
 )
 def test_doctor_notices(broken, check, monkeypatch):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from commands import QUICK, complaint, everything_below, record, run, status
 
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Schedule
 from mlrsnet.lab import records
 from mlrsnet.lab.spec import RunSpec
+from mlrsnet.nets import LSTMNet
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 from commands import QUICK, complaint, run
 
-from mlrsnet import cli
+from mlrsnet.lab.commands import train
 from mlrsnet.lab.spec import RunSpec
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -155,6 +155,6 @@ def test_the_help_of_train_says_the_true_defaults(capsys, monkeypatch):
         line = re.search(rf"^  --{field.name.replace('_', '-')} .*\(default: (.*)\)$", out, flags=re.MULTILINE)
         assert line, field.name
         assert line[1] == str(field.default)
-    assert {*cli.train.FIELDS, "deterministic"} == {
+    assert {*train.FIELDS, "deterministic"} == {
         field.name for field in fields(RunSpec) if not field.name.endswith("_options") and field.name != "start"
     }

@@ -13,7 +13,7 @@ from torch.distributed.run import get_args_parser
 from experiments import documents as made
 from experiments.results import ROOT
 from mlrsnet import cli
-from mlrsnet._files import names
+from mlrsnet.files import names
 from mlrsnet.lab import methods
 
 WITHOUT_CODE = {

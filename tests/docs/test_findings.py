@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from experiments import default_on_eight_tasks as default
 from experiments import documents, epoch_times, pictures
 from experiments import results as recorded
+from experiments import universal_lstm_on_eight_tasks as eight_tasks
 from experiments.markdown import span
 from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.results import ROOT
@@ -36,22 +36,22 @@ def row(name, val, last, *statuses):
 
 def test_the_best_decay_is_chosen_by_validation_and_not_by_test():
     rows = {one.name: one for one in (row("a", 90.0, 99.0), row("b", 91.0, 80.0))}
-    assert default.best(rows, ["a", "b"]).name == "b"
+    assert eight_tasks.best(rows, ["a", "b"]).name == "b"
 
 
 @pytest.mark.parametrize("status", ["diverged", "running", "failed"])
 def test_a_decay_that_did_not_finish_with_every_seed_is_no_candidate(status):
     rows = {one.name: one for one in (row("a", 90.0, 80.0), row("b", 99.0, 99.0, "finished", status))}
-    assert default.best(rows, ["a", "b", "c"]).name == "a"
-    assert default.best(rows, ["b", "c"]) is None
+    assert eight_tasks.best(rows, ["a", "b", "c"]).name == "a"
+    assert eight_tasks.best(rows, ["b", "c"]) is None
 
 
 def test_every_task_of_the_default_has_its_rivals():
-    found = default.outcomes()
+    found = eight_tasks.outcomes()
     assert len(found) == 8
     for task, columns in found.items():
-        missing = {name for name in default.COLUMNS if columns.get(name) is None}
-        assert missing == ({default.FREE, default.PRODIGY} if task == default.RESNET_TASK else set())
+        missing = {name for name in eight_tasks.COLUMNS if columns.get(name) is None}
+        assert missing == ({eight_tasks.FREE, eight_tasks.PRODIGY} if task == eight_tasks.RESNET_TASK else set())
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,8 @@ def test_a_rival_runs_with_the_setting_that_was_best_on_validation_data(folder, 
     assert {run.spec["schedule_options"][option] for run in recorded.runs(folder, column, name)} == {best}
 
 
-@pytest.mark.parametrize(("name", "record"), [("universal", "universal"), ("universal-relative", "universal")])
-def test_the_card_of_a_shipped_schedule_says_what_its_meta_training_recorded(name, record):
-    found, card = recorded.data(f"{record}/{name}.json"), Schedule.load(name).card
+def test_the_card_of_a_shipped_schedule_says_what_its_meta_training_recorded():
+    found, card = recorded.data("universal_lstm/universal-lstm.json"), Schedule.load("universal-lstm").card
     assert card.results["trainings it was not learned from"] == found["comparisons"][-1]["summary"]
     assert card.gamma.value == found["spec"]["gamma"]
     assert f"{len(found['generations'])} generations of {found['spec']['tasks']} tasks" in card.description

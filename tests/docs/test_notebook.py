@@ -52,7 +52,7 @@ def test_it_shows_the_lrs_and_losses_a_preview_and_what_came_of_it(executed):
     assert len(pictures) == 2
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
     (preview,) = [one["text/html"] for one in data if "text/html" in one]
-    assert "universal-2 for AdamW" in preview
+    assert "universal for AdamW" in preview
     assert "data:image/png;base64," in preview
 
 

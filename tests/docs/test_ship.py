@@ -10,12 +10,12 @@ from experiments import results as recorded
 from experiments import ship
 from experiments.pace_of_algorithm_1 import meta_training
 from mlrsnet import Card, LSTMNet, Schedule, cli
-from mlrsnet._files import names
-from mlrsnet.gamma import Gamma
+from mlrsnet.files import names
 from mlrsnet.lab import records
 from mlrsnet.lab.recipes import table1, table3
 from mlrsnet.lab.recipes.base import slug
 from mlrsnet.lab.records import Record
+from mlrsnet.ranges import Gamma
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,7 +104,7 @@ def moved(results):
         run(place, "MultiStep", 97.0)
         run(place, "Fixed", 95.0)
         run(place, "Prodigy + cosine", 100.0, schedule="cosine", optimizer="prodigy")
-        run(place, "Another", 100.0, schedule="learned", options={"schedule": "universal"})
+        run(place, "Another", 100.0, schedule="learned", options={"schedule": "universal-lstm"})
     run(results / "transfer_paper" / "alone", "Ours", None, status="diverged", task="alone", **uses)
     run(
         results / "transfer_paper" / "alone",

@@ -34,7 +34,7 @@ def leave(results):
         name, scale = ("table1", "paper") if folder == "large" else folder.replace("_", "-").rsplit("-", 1)
         plan = RECIPES[name].describe(scale, [0])
         result = {} if last is None else {"last": last, "best": best or last + 1}
-        schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal") else "fixed"
+        schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal LSTM") else "fixed"
         told = {
             "format": records.FORMAT,
             "status": status,
@@ -92,7 +92,7 @@ def test_transfers_have_a_column_per_task_and_the_best_row_is_bold(leave):
     assert cells(made, "MultiStep") == ["not run", "**91.00 ± 1.41 (92.00)**"]
     assert cells(made, TRANSFERRED) == ["not run", "89.50 (90.50)"]
     assert cells(made, SHIPPED) == ["**81.25 (82.25)**", "not run"]
-    assert cells(made, "Universal") == ["not run", "not run"]
+    assert cells(made, "Universal LSTM") == ["not run", "not run"]
     assert "99.00" not in "\n".join(made)
     assert f"SVHN, ResNet-18: {SUBSET}." in made
     records_line = "[networks_short](../results/networks_short), [transfer_short](../results/transfer_short)"
@@ -116,16 +116,16 @@ def test_text_has_a_table_of_its_own_where_lower_is_better(leave):
 
 
 def test_a_shortfall_is_to_the_best_hand_designed_row_and_only_of_what_was_run(leave):
-    for row, last in {"Fixed": 70.0, "MultiStep": 80.0, SHIPPED: 79.0, "Universal": 82.0}.items():
+    for row, last in {"Fixed": 70.0, "MultiStep": 80.0, SHIPPED: 79.0, "Universal LSTM": 82.0}.items():
         leave("epochs_short", "100 epochs", row, last)
-    leave("networks_short", "ShuffleNetV2", "Universal", 50.0)
+    leave("networks_short", "ShuffleNetV2", "Universal LSTM", 50.0)
     assert transfers.shortfalls() == {
-        "CIFAR-100, ResNet-18, 30 epochs": {SHIPPED: 1.0, "Universal": -2.0},
+        "CIFAR-100, ResNet-18, 30 epochs": {SHIPPED: 1.0, "Universal LSTM": -2.0},
         "CIFAR-10, ShuffleNetV2, 30 epochs": {},
     }
     made = transfers.transfers()
     assert made[-3:] == [
-        f"| best epochs, against the best hand-designed row | which is | {SHIPPED} | Universal |",
+        f"| best epochs, against the best hand-designed row | which is | {SHIPPED} | Universal LSTM |",
         "| --- | --- | --- | --- |",
         "| CIFAR-100, ResNet-18, 30 epochs | MultiStep | 1.00 worse | 2.00 better |",
     ]
@@ -134,9 +134,9 @@ def test_a_shortfall_is_to_the_best_hand_designed_row_and_only_of_what_was_run(l
 def test_a_schedule_that_stops_at_a_high_lr_is_compared_by_its_best_epoch_too(leave):
     leave("epochs_short", "100 epochs", "MultiStep", 80.0)
     leave("epochs_short", "100 epochs", "SGDR", 70.0, best=85.0)
-    leave("epochs_short", "100 epochs", "Universal", 82.0)
+    leave("epochs_short", "100 epochs", "Universal LSTM", 82.0)
     (last,), (best,) = (transfers.shortfalls(which).values() for which in ("last", "best"))
-    assert (last, best) == ({"Universal": -2.0}, {"Universal": 2.0})
+    assert (last, best) == ({"Universal LSTM": -2.0}, {"Universal LSTM": 2.0})
     lines = [line for line in transfers.transfers() if line.startswith("| CIFAR-100, ResNet-18, 30 epochs |")]
     assert [line.split(" | ")[1:] for line in lines] == [["MultiStep", "2.00 better |"], ["SGDR", "2.00 worse |"]]
 

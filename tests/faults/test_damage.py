@@ -13,9 +13,10 @@ from runs import Stop, assert_same, tiny
 
 from experiments.damage import measure
 from mlrsnet import Schedule
-from mlrsnet._files import seals
-from mlrsnet._files.writing import copy_of, previous
+from mlrsnet.files.writing import copy_of
 from mlrsnet.lab import checkpoint, meta_training, records
+from mlrsnet.lab.files import seals
+from mlrsnet.lab.files.fallback import previous
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.meta_specs import HorizonSpec
 from mlrsnet.lab.meta_training import learn
@@ -244,7 +245,7 @@ def test_a_damaged_schedule_of_a_run_is_named_and_its_copy_is_used(damage, whole
 def filled(rows):
     table = Table(["absolute|0.1|0|0|1"])
     for number in range(rows):
-        arrays = (np.full(shape, number, np.float32) for shape in ((1,), (1, 10), (1, 3)))
+        arrays = (np.full(shape, number, np.float32) for shape in ((1,), (1, 10)))
         table.add(Row({"number": number}, {"depth": 2}, *arrays))
     return table
 

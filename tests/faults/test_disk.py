@@ -10,8 +10,8 @@ from commands import complaint, everything_below
 from runs import assert_same, tiny
 from test_damage import HORIZON, filled
 
-from mlrsnet import LSTMNet, Schedule
-from mlrsnet._files.writing import write_atomically
+from mlrsnet import Schedule
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab import records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.meta_training import learn
@@ -19,6 +19,7 @@ from mlrsnet.lab.table.file import Table
 from mlrsnet.lab.table.fill import fill
 from mlrsnet.lab.table.kinds import draw
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.nets import LSTMNet
 
 resource = pytest.importorskip("resource", reason="Windows limits no files")
 
@@ -106,7 +107,7 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(words, capsys, t
     (tmp_path / "file").write_text("where a folder should be")
     for function in (
         "mlrsnet.lab.stepper.Stepper.step",
-        "mlrsnet.horizon.HorizonTrainer.step",
+        "mlrsnet.lab.horizon.HorizonTrainer.step",
         "mlrsnet.lab.table.fill.train_row",
     ):
         monkeypatch.setattr(function, lambda *arguments: pytest.fail("it trains"))

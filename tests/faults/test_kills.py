@@ -38,7 +38,7 @@ def test_the_experiment_would_see_a_bit_that_differs():
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.writing import write_atomically
 
 def killed(at):
     calls = []

@@ -15,8 +15,8 @@ from runs import tiny
 from torch import nn
 
 from mlrsnet import LearnedLR
-from mlrsnet.horizon import Data, HorizonTrainer, TaskSampler
 from mlrsnet.lab import records, universal
+from mlrsnet.lab.horizon import Data, Evolution, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.table import kinds
@@ -127,15 +127,8 @@ def test_no_bad_fitness_reaches_the_network_that_whole_trainings_teach(utility, 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(120, 4, generator=generator)
     tasks = TaskSampler([Data(x, (x.sum(1) > 0).long())], [lambda data: nn.Linear(4, 2)], horizons=(5, 8), val_size=40)
-    trainer = HorizonTrainer(
-        tasks,
-        generations=3,
-        members=4,
-        tasks_per_generation=1,
-        held_out_tasks=0,
-        utility=utility,
-        fitness=Faulty(faults),
-    )
+    judged = Tasks(tasks, 1, fitness=Faulty(faults), held_out=0)
+    trainer = HorizonTrainer(judged, evolution=Evolution(generations=3, members=4, utility=utility))
     trainer.run()
     for line in trainer.history:
         assert line.diverged == len(faults) / 4

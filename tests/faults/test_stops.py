@@ -12,8 +12,8 @@ import pytest
 from runs import Stop, assert_same, tiny
 from test_damage import filled
 
-from mlrsnet._files.writing import previous
 from mlrsnet.lab import records, run_record
+from mlrsnet.lab.files.fallback import previous
 from mlrsnet.lab.lock import RunInUseError, held_file
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec
@@ -34,7 +34,7 @@ def quick(monkeypatch):
     """Rows that take no time. What a row holds is tested elsewhere; here is when it is kept."""
 
     def row(where, kind, *others):
-        arrays = (np.full(shape, kind.number, np.float32) for shape in ((1,), (1, 10), (1, 3)))
+        arrays = (np.full(shape, kind.number, np.float32) for shape in ((1,), (1, 10)))
         return Row(kind.to_dict(), {}, *arrays)
 
     monkeypatch.setattr(filling, "train_row", row)

@@ -15,9 +15,12 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, Schedule, ScheduleError
-from mlrsnet._files import hub
-from mlrsnet.card import facts
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet.card import Card, facts
+from mlrsnet.files import hub
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.nets import LSTMNet
+from mlrsnet.ranges import Fixed, Gamma
 
 RESULTS = {"digits": {"accuracy": 97.5}, "patches": 0.72}
 CARD = Card(
@@ -26,7 +29,7 @@ CARD = Card(
     learned_on="digits | 0-4",
     optimizer="SGD(momentum=0.9)",
     total_steps=300,
-    gamma=Gamma("fixed", value=0.5),
+    gamma=Fixed(0.5),
     loss_range=(0.01, 2.5),
     results=RESULTS,
 )
@@ -272,7 +275,7 @@ def test_the_model_card_says_what_the_card_holds(mine):
         r"| learned on | digits \| 0-4 |",
         "| optimizer | SGD(momentum=0.9) |",
         "| horizon | 300 steps |",
-        "| range | gamma fixed, 0.5 |",
+        "| range | fixed, loss, 0.5 |",
         f"| digest | {mine.fingerprint()} |",
         "- digits:",
         "  - accuracy: 97.5",

@@ -1,7 +1,10 @@
 import pytest
 
-from mlrsnet import LSTMNet, Schedule, ScheduleError, list_schedules
-from mlrsnet._files import names
+from mlrsnet import Schedule
+from mlrsnet.files import names
+from mlrsnet.files.names import list_schedules
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.nets import LSTMNet
 
 
 @pytest.fixture
@@ -35,5 +38,5 @@ def test_every_shipped_schedule_loads():
 
 def test_the_names_that_load_are_listed(home):
     Schedule(LSTMNet(4)).save(home / "mine.safetensors")
-    assert list_schedules() == sorted(["mine", *(file.stem for file in names.SHIPPED.glob("*.safetensors"))])
+    assert list_schedules() == sorted(["mine", "universal", *(file.stem for file in names.SHIPPED.glob("*.safetensors"))])
     assert "universal" in list_schedules()

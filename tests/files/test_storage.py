@@ -7,8 +7,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from mlrsnet import Card, LSTMNet, Schedule, ScheduleError
-from mlrsnet._files import storage
+from mlrsnet import Schedule
+from mlrsnet.card import Card
+from mlrsnet.files import storage
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.nets import LSTMNet
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from mlrsnet import LearnedLR, LSTMNet, Schedule
-from mlrsnet._files import hub, official, storage
-from mlrsnet.cli.schedules import _read_losses
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet.cli.simulate import _read_losses
+from mlrsnet.files import hub, official, storage
 from mlrsnet.lab import checkpoint, meta_training, records, starts, universal
 from mlrsnet.lab.datasets import (
     arrays,
@@ -52,6 +52,7 @@ from mlrsnet.lab.screen.runs import show_run, show_runs
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.table.file import Table
+from mlrsnet.nets import LSTMNet
 
 CPU = torch.device("cpu")
 LONGEST_MESSAGE = 1500

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from trainer_fits import Watch, logged, same_weights, writer
+from hand_loops import assert_ended
+from trainer_fits import Watch, logged, writer
 
 pytest.importorskip("trl")
 from datasets import Dataset
@@ -11,13 +12,14 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
-from mlrsnet.integrations.transformers import LearnedLRCallback, register
+from mlrsnet import LearnedLR
+from mlrsnet.integrations.transformers import register
 
 register()
 WORDS, LENGTH = 32, 8
 
 
-def sft(folder, by_name, watch):
+def sft(folder, watch):
     """A supervised fine-tuning of a tiny GPT-2 on sequences that are tokens already."""
     rows = torch.randint(3, WORDS, (64, LENGTH), generator=torch.Generator().manual_seed(0)).tolist()
     # With a fingerprint of its own: the one that datasets would compute needs to pickle a table, which not every version can.
@@ -39,23 +41,21 @@ def sft(folder, by_name, watch):
     }
     return SFTTrainer(
         writer(),
-        SFTConfig(str(folder), **arguments, **({"lr_scheduler_type": "learned"} if by_name else {})),
+        SFTConfig(str(folder), **arguments, lr_scheduler_type="learned"),
         train_dataset=data,
         processing_class=PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>"),
-        callbacks=[watch] if by_name else [LearnedLRCallback(), watch],
+        callbacks=[watch],
     )
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_sft_trains_by_name_as_with_the_callback_and_resumes(tmp_path):
+def test_sft_ends_with_its_schedule_is_told_its_losses_and_resumes(tmp_path):
     watch = Watch()
-    named = sft(tmp_path / "named", by_name=True, watch=watch)
-    named.train()
-    other = sft(tmp_path / "other", by_name=False, watch=Watch())
-    other.train()
-    assert logged(named) == logged(other) == [lrs[0] for lrs in watch.lrs]
-    assert len(set(logged(named))) == 6
-    same_weights(named.model, other.model)
-    again = sft(tmp_path / "named", by_name=True, watch=Watch())
-    again.train(resume_from_checkpoint=str(tmp_path / "named" / "checkpoint-4"))
-    assert logged(again) == logged(named)
+    trainer = sft(tmp_path, watch)
+    trainer.train()
+    assert isinstance(trainer.lr_scheduler, LearnedLR)
+    assert_ended(trainer.lr_scheduler, watch.lrs)
+    assert trainer.lr_scheduler.status()["level"] != 1.0
+    again = sft(tmp_path, Watch())
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert logged(again) == logged(trainer)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from runs import LRS
 
-from mlrsnet import LSTMNet, Schedule
-from mlrsnet.baselines import RTHO
+from mlrsnet import Schedule
 from mlrsnet.lab import graphs
 from mlrsnet.lab import stepper as stepper_module
+from mlrsnet.lab.baselines import RTHO
 from mlrsnet.lab.devices import reproducible
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.optimizers import EAGER
@@ -21,6 +21,7 @@ from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.watch import Watcher
 from mlrsnet.lab.width import POINTS
+from mlrsnet.nets import LSTMNet
 
 pytestmark = [
     pytest.mark.gpu,

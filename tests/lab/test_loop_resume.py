@@ -23,12 +23,14 @@ from runs import (
     write_by_hand,
 )
 
-from mlrsnet import LSTMNet, Schedule
-from mlrsnet.lab import checkpoint, loop, records
+from mlrsnet import Schedule
+from mlrsnet.lab import loop, records
+from mlrsnet.lab.files import fallback
 from mlrsnet.lab.lock import RunInUseError
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.stepper import Stepper
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.nets import LSTMNet
 
 
 def test_a_run_goes_on_on_the_device_it_was_begun_on_only(tmp_path):
@@ -360,7 +362,7 @@ def test_a_full_disk_costs_no_file_that_was_written_and_the_run_goes_on(stays_fu
         write(path, content, **options)
 
     with monkeypatch.context() as patch:
-        for module in (records.folder, records.copies, checkpoint):
+        for module in (records.folder, records.copies, fallback):
             patch.setattr(module, "write_atomically", full)
         with pytest.raises(OSError, match="No space left"):
             run(tiny(epochs=4), tmp_path, device="cpu", checkpoint_seconds=0, watchers=[notes])
@@ -382,12 +384,3 @@ def test_an_error_in_a_watcher_is_written_down_and_the_run_goes_on(tmp_path):
     failed = records.read(tmp_path)
     assert (failed.status, failed.data["error"]) == ("failed", "RuntimeError: no network")
     assert_same(run(tiny(), tmp_path, device="cpu"), run(tiny(), device="cpu"))
-
-
-def test_a_checkpoint_has_the_names_of_version_0_1_so_that_its_runs_still_resume(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
-    state = torch.load(tmp_path / records.CHECKPOINT, weights_only=True)
-    assert set(state) == {"spec", "device", "training", "epochs", "trace", "seconds"}
-    parts = {"model", "optimizer", "decider", "train", "val", "calibration", "trace", "random", "random_cuda"}
-    assert set(state["training"]) == {"step", *parts}

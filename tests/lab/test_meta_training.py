@@ -12,18 +12,17 @@ import torch
 from commands import complaint, run
 
 from mlrsnet import Schedule, cli
-from mlrsnet.cli import metatrain as command
-from mlrsnet.horizon import HorizonTrainer
-from mlrsnet.horizon.trainer import default_net
 from mlrsnet.lab import datasets, meta_building, meta_training, universal
 from mlrsnet.lab.board import MetaTrainingBoard
+from mlrsnet.lab.commands import metatrain as command
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures
 from mlrsnet.lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
+from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Tasks
+from mlrsnet.lab.horizon.first_net import first_net
 from mlrsnet.lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet.lab.meta_training import learn
 from mlrsnet.lab.screen.meta_training import sparkline
 from mlrsnet.lab.table import kinds
-from mlrsnet.schedule import DEFAULT
 
 WORDS = (
     "metatrain",
@@ -176,28 +175,24 @@ def test_help_shows_the_specs_defaults(objective, capsys):
     _, out, _ = run(capsys, "metatrain", "--help")
     words = " ".join(out.split())
     for name, what in command.OWN[objective].items():
-        assert f"{what} (default: {getattr(OBJECTIVES[objective], name)})" in words
+        default = getattr(OBJECTIVES[objective], name)
+        assert f"{what} (default: {'none' if default == '' else default})" in words
 
 
-def test_the_spec_has_the_trainers_defaults_but_for_the_number_of_held_out_tasks():
-    named = {"tasks": "tasks_per_generation", "held_out": "held_out_tasks"}
-    parameters = inspect.signature(HorizonTrainer).parameters
-    theirs = {
-        name: parameters.get(named.get(name, name)) for name in HorizonSpec.__dataclass_fields__ if name != "gamma"
-    }
-    mine = {name: getattr(HorizonSpec(), name) for name, found in theirs.items() if found and name != "task"}
-    assert len(mine) >= 9
-    different = {name for name, value in mine.items() if value != theirs[name].default}
-    assert different == {"held_out"}
-    net = inspect.signature(default_net).parameters
+def test_the_spec_has_the_defaults_of_the_trainers_settings_but_for_the_number_of_held_out_tasks():
+    assert (HorizonSpec.held_out, Tasks.held_out) == (48, 8)
+    built = meta_building.build(HorizonSpec(task_options={"classes": [0, 1, 2]}, held_out=1), torch.device("cpu"))
+    assert built.evolution == Evolution()
+    assert replace(built.tasks, held_out=Tasks.held_out) == Tasks(built.tasks.sampler)
+    net = inspect.signature(first_net).parameters
     assert (HorizonSpec.hidden, HorizonSpec.anneal) == (net["hidden_size"].default, net["anneal"].default)
 
 
 def test_the_paper_updates_every_100_steps_and_the_command_more_often_on_small_data():
     assert GreedySpec().run_spec().schedule_options["every"] == 5
     assert make_meta_spec("greedy", {"every": 100}).run_spec().schedule_options["every"] == 100
-    with pytest.raises(ValueError, match="preset 'universal' belongs to the objective horizon, got greedy"):
-        make_meta_spec("greedy", {}, preset="universal")
+    with pytest.raises(ValueError, match="preset 'universal-lstm' belongs to the objective horizon, got greedy"):
+        make_meta_spec("greedy", {}, preset="universal-lstm")
 
 
 def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_after, tmp_path):
@@ -278,24 +273,24 @@ SHORT = ("--generations", 2, "--tasks", 2, "--members", 2, "--held-out", 2, "--d
 @pytest.mark.usefixtures("only_digits")
 def test_a_preset_by_its_name_with_options_on_top(capsys, tmp_path):
     code, out, _ = run(
-        capsys, "metatrain", "--preset", "universal", *SHORT, "--data", tmp_path, "--out", "u.safetensors"
+        capsys, "metatrain", "--preset", "universal-lstm", *SHORT, "--data", tmp_path, "--out", "u.safetensors"
     )
     assert code == 0, out
     record = json.loads(Path("u.safetensors.json").read_text())
-    assert record["spec"]["task"] == record["spec"]["name"] == "universal"
-    assert record["spec"]["hidden"] == PRESETS["universal"].hidden
+    assert (record["spec"]["task"], record["spec"]["name"]) == ("universal", "universal-lstm")
+    assert record["spec"]["hidden"] == PRESETS["universal-lstm"].hidden
     assert record["spec"]["generations"] == 2
     learned = Schedule.load("u.safetensors")
-    assert learned.card.gamma.value == PRESETS["universal"].gamma
-    assert learned.card.name == "universal"
+    assert learned.card.gamma.value == PRESETS["universal-lstm"].gamma
+    assert learned.card.name == "universal-lstm"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--preset", "nope"), "--preset must be one of universal, universal-relative, universal-reading; got 'nope'"),
-        (("--preset", "universal", "--objective", "greedy"), "--preset belongs to --objective horizon"),
-        (("--preset", "universal", "--classes", "01"), "universal has no options"),
+        (("--preset", "nope"), "--preset must be one of universal-lstm; got 'nope'"),
+        (("--preset", "universal-lstm", "--objective", "greedy"), "--preset belongs to --objective horizon"),
+        (("--preset", "universal-lstm", "--classes", "01"), "universal has no options"),
         (("--gamma", 2.0), "--gamma belongs to --objective horizon, got --objective greedy"),
     ],
 )
@@ -303,29 +298,20 @@ def test_a_mistaken_preset_is_one_line(capsys, words, message):
     assert re.search(message, complaint(capsys, "metatrain", *words))
 
 
-@pytest.mark.usefixtures("only_digits")
-def test_the_old_name_of_a_preset_still_works_and_says_the_new_one(capsys, tmp_path):
-    with pytest.warns(FutureWarning, match="--recipe is now --preset; the old option will be removed in version 0.3"):
-        code, _, err = run(
-            capsys, "metatrain", "--recipe", "universal", *SHORT, "--data", tmp_path, "--out", "u.safetensors"
-        )
-    assert code == 0, err
-    assert Schedule.load("u.safetensors").card.name == "universal"
-
-
-def test_a_schedule_is_learned_on_from_the_default(capsys, monkeypatch, tmp_path):
+def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
     digits = tuple(source for source in universal.TRAINING if source.name == "digits")
     monkeypatch.setattr(kinds, "PICTURES", digits)
     monkeypatch.setattr(meta_building, "FAMILIES", ("mlp", "regression"))
     short = (*SHORT, "--meta-lr", 0.5, "--data", tmp_path)
-    code, out, err = run(capsys, "metatrain", "--preset", "universal-reading", *short, "--out", "r.safetensors")
+    words = ("--objective", "horizon", "--task", "table", "--begin", "universal-lstm", "--utility", "gaps", *short)
+    code, out, err = run(capsys, "metatrain", *words, "--out", "r.safetensors")
     assert code == 0, (out, err)
-    default, learned = Schedule.load(DEFAULT), Schedule.load("r.safetensors")
-    assert learned.card.gamma == default.card.gamma
+    first, learned = Schedule.load("universal-lstm"), Schedule.load("r.safetensors")
+    assert learned.card.gamma == first.card.gamma
     losses = torch.linspace(3, 0.5, 50).tolist()
-    assert not np.array_equal(learned.simulate(losses), default.simulate(losses))
+    assert not np.array_equal(learned.simulate(losses), first.simulate(losses))
     record = json.loads(Path("r.safetensors.json").read_text())
-    assert (record["spec"]["begin"], record["spec"]["utility"]) == (DEFAULT, "gaps")
+    assert (record["spec"]["begin"], record["spec"]["utility"]) == ("universal-lstm", "gaps")
 
 
 @pytest.mark.parametrize(
@@ -338,12 +324,19 @@ def test_a_schedule_is_learned_on_from_the_default(capsys, monkeypatch, tmp_path
 )
 def test_a_mistaken_spec_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        replace(PRESETS["universal-reading"], **changes)
+        HorizonSpec(**{"task": "table", **changes})
 
 
 def test_a_network_begins_where_it_is_told():
     for start in (0.1, 0.5):
-        schedule = Schedule(default_net(16, start=start))
+        schedule = Schedule(first_net(16, start=start))
         assert schedule.simulate([1.0] * 100)[0] == pytest.approx(start, rel=1e-4)
     with pytest.raises(ValueError, match=r"start must be in \(0, 1\), a share of the LR's range, got 1.5"):
-        default_net(start=1.5)
+        first_net(start=1.5)
+
+
+def test_an_equation_has_no_network_to_begin_from():
+    with pytest.raises(
+        ValueError, match="begin must be a schedule with a network to go on from, got 'universal', which is"
+    ):
+        meta_building.build(HorizonSpec(begin="universal"), torch.device("cpu"))

@@ -1,27 +1,31 @@
 """Every schedule with every optimizer, and one of one's own: each learns, and ends alike if it is stopped."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from runs import LRS, PER_EPOCH, SMALL_CNN, assert_same, of_text, stop_and_resume, tiny
 
-from mlrsnet import Card, Gamma, LSTMNet, Schedule
-from mlrsnet.gamma import STATISTICS
+from mlrsnet import Schedule
+from mlrsnet.card import Card
 from mlrsnet.lab import methods, records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.methods import Method
 from mlrsnet.lab.optimizers import EAGER, OPTIMIZERS
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
+from mlrsnet.nets import LSTMNet
+from mlrsnet.ops import HOST
+from mlrsnet.ranges import Gamma, PerplexityGamma, PhaseGamma
 
 ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
 
 OWN_LR = ("schedule-free-sgd", "schedule-free-adamw", "prodigy", "d-adapt-sgd", "d-adapt-adam", "l-dog")
 
 
-@pytest.mark.filterwarnings("ignore:Lars is an optimizer that the range of the schedule")
+@pytest.mark.filterwarnings("ignore:the range of the schedule .* was not made for this optimizer")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("schedule", methods.SCHEDULES)
 def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
@@ -52,7 +56,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     assert whole.trace["step"] == list(range(2 * PER_EPOCH))
     assert all(math.isfinite(number) for numbers in whole.trace.values() for number in numbers)
     assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
-    assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "relative-rule", "mlr-snet"))
+    assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "mlr-snet"))
     assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
     assert_same(records.read(tmp_path / "run"), whole)
 
@@ -113,7 +117,7 @@ def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedu
     picture, text = run(tiny(**given), device="cpu"), run(of_text(**given), root=texts, device="cpu")
     vocabulary = text.data["task"]["num_classes"]
     assert picture.epochs[0]["gamma"] == pytest.approx(Gamma()(picture.trace["loss"][0], 2), rel=1e-4)
-    by_loss, by_perplexity = (Gamma(statistic=name)(text.trace["loss"][0], vocabulary) for name in STATISTICS)
+    by_loss, by_perplexity = (gamma(text.trace["loss"][0], vocabulary) for gamma in (Gamma(), PerplexityGamma()))
     assert text.epochs[0]["gamma"] == pytest.approx(by_perplexity, rel=1e-4)
     assert by_perplexity > 1.5 * by_loss
 
@@ -122,7 +126,7 @@ def phased(tmp_path, gamma, **more):
     """A training on digits under a schedule of three phases, with batch norms."""
     torch.manual_seed(0)
     file = tmp_path / "phases.safetensors"
-    Schedule([LSTMNet(6) for _ in range(3)], Card(gamma=Gamma("per-phase"))).save(file)
+    Schedule([LSTMNet(6) for _ in range(3)], Card(gamma=PhaseGamma())).save(file)
     options = {"schedule": str(file), "scale": 0.2, "gamma": gamma, **more}
     return tiny(**SMALL_CNN, epochs=3, schedule="learned", schedule_options=options)
 
@@ -143,7 +147,8 @@ def test_gamma_is_computed_as_the_paper_or_as_the_authors_program_has_it(tmp_pat
     assert len(set(gammas)) == 1
     assert gammas[0] == pytest.approx(Gamma()(first, 2), rel=1e-4)
     gammas, means = gammas_of(phased(tmp_path, "authors"))
-    expected = [Gamma().size(means[begin], 2) for begin in (0, PER_EPOCH, 2 * PER_EPOCH) for _ in range(PER_EPOCH)]
+    starts = [means[begin] for begin in (0, PER_EPOCH, 2 * PER_EPOCH)]
+    expected = [abs(Gamma().formula(mean, 2, HOST)) for mean in starts for _ in range(PER_EPOCH)]
     assert list(gammas) == pytest.approx(expected, rel=1e-9)
     assert len(set(gammas)) == 3
 
@@ -176,18 +181,39 @@ def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked
         return {part: score._replace(loss=1.0 + stepper.step_count) for part, score in found.items()}
 
     monkeypatch.setattr(Stepper, "evaluate", worse)
-    options = {"schedule": "universal-2", "validate": True}
-    spec = tiny(schedule="learned", schedule_options=options, epochs=6, eval_every=6)
+    spec = tiny(schedule="learned", schedule_options={"validate": True}, epochs=6, eval_every=6)
     with pytest.warns(UserWarning, match="got nothing below its first loss"):
         whole = run(spec, device="cpu")
         assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
-    gammas = [line["gamma"] for line in whole.epochs]
-    assert gammas == pytest.approx([gammas[0]] * 4 + [0.1 * gammas[0]] * 2)
+    plain = run(replace(spec, schedule_options={}), device="cpu")
+    cut = 4 * PER_EPOCH
+    assert whole.trace["lr"][:cut] == plain.trace["lr"][:cut]
+    assert whole.trace["lr"][cut] == pytest.approx(0.1 * plain.trace["lr"][cut], rel=1e-4)
 
 
-def test_a_schedule_that_cannot_be_validated_is_refused_before_the_training(tmp_path):
-    with pytest.raises(ValueError, match="need a schedule that keeps its range"):
-        run(phased(tmp_path, "card", validate=True), device="cpu")
+def test_the_default_trains_without_being_told_a_loss(tmp_path):
+    options = {"tells_loss": False}
+    spec = tiny(schedule="learned", schedule_options=options)
+    whole = run(spec, device="cpu")
+    assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
+    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+    stepper = Stepper(spec, torch.device("cpu"))
+    stepper.step()
+    assert math.isnan(stepper.method.learned.status()["lowest_level"])
+    with pytest.raises(
+        ValueError, match="tells_loss must be true for the schedule 'universal-lstm', a network that reads"
+    ):
+        run(tiny(schedule="learned", schedule_options={**options, "schedule": "universal-lstm"}), device="cpu")
+
+
+@pytest.mark.parametrize("schedule", ["universal", "universal-lstm"])
+def test_a_trace_has_the_lr_that_each_step_used(schedule):
+    stepper, used = Stepper(tiny(schedule="learned", schedule_options={"schedule": schedule}), torch.device("cpu")), []
+    stepper.optimizer.register_step_post_hook(lambda optimizer, *_: used.append(optimizer.param_groups[0]["lr"]))
+    for _ in range(3):
+        stepper.step()
+    assert stepper.trace.read()[1] == used == list(stepper.method.learned.history)
+    assert len(set(used)) == 3
 
 
 def test_the_mean_training_loss_is_of_a_model_in_evaluation_mode_and_changes_nothing():
@@ -203,11 +229,13 @@ def test_the_mean_training_loss_is_of_a_model_in_evaluation_mode_and_changes_not
 
 
 def test_a_range_that_comes_from_no_loss_has_no_gamma_to_choose():
-    spec = tiny(schedule="learned", schedule_options={"schedule": "universal-2", "gamma": "paper"})
-    with pytest.raises(
-        ValueError, match="gamma must be 'card' for the schedule 'universal-2', whose range is measured"
+    for schedule, why in (
+        ("universal", "which is no network"),
+        ("universal-lstm", "whose range does not come from a loss"),
     ):
-        run(spec, device="cpu")
+        spec = tiny(schedule="learned", schedule_options={"schedule": schedule, "gamma": "paper"})
+        with pytest.raises(ValueError, match=f"gamma must be 'card' for the schedule '{schedule}', {why}"):
+            run(spec, device="cpu")
     with pytest.raises(ValueError, match="gamma must be one of card, paper, authors; got 'twice'"):
         run(tiny(schedule="learned", schedule_options={"gamma": "twice"}), device="cpu")
 
@@ -216,15 +244,14 @@ def test_mlr_snet_over_adam_learns_a_language_model_at_adams_lrs(texts):
     """Section 5.5 of the paper, whose Adam has an LR of 0.01."""
     given = {"schedule": "mlr-snet", "schedule_options": {"every": 2}, "optimizer_options": {"beta1": 0.0}}
     text = run(of_text(optimizer="adam", **given), root=texts, device="cpu")
-    gamma = Gamma(statistic="perplexity")
-    vocabulary = text.data["task"]["num_classes"]
-    most = 0.01 * gamma.adaptive_share(vocabulary) * text.epochs[0]["gamma"]
-    assert gamma.adaptive_share(vocabulary) < 1
+    share = PerplexityGamma().carry_over({"betas": (0.0, 0.999)}, text.data["task"]["num_classes"])
+    most = share * text.epochs[0]["gamma"]
+    assert share < 0.01
     assert all(0 < lr < most for lr in text.trace["lr"])
 
 
 @pytest.mark.parametrize("net", ["lstm", "mlp"])
-@pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "official"}, {"compat": "authors"}])
+@pytest.mark.parametrize("extra", [{}, {"bptt": 3}, {"compat": "authors"}])
 def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):
     options = {"every": 10, "hidden": 8, "net": net, "name": "mine", **extra}
     spec = tiny(schedule="mlr-snet", schedule_options=options)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mlrsnet import LSTMNet, Schedule
-from mlrsnet.baselines import hand_designed
+from mlrsnet import Schedule, baselines
 from mlrsnet.lab import optimizers, records
 from mlrsnet.lab.jobs import choose
 from mlrsnet.lab.loop import run
@@ -24,7 +23,8 @@ from mlrsnet.lab.report.markdown import escape
 from mlrsnet.lab.report.studies import panels
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.stepper import Stepper
-from mlrsnet.metatrain import COMPAT
+from mlrsnet.meta.authors import COMPAT
+from mlrsnet.nets import LSTMNet
 
 TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-100 with WideResNet-28-10
     ("Fixed", (92.26, 0.12), (70.67, 0.34)),
@@ -38,7 +38,7 @@ TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-1
     ("MLR-SNet", (94.80, 0.10), (80.44, 0.17)),
 ]
 COSINES = ["Cosine, warm-up", "Cosine from 1, warm-up"]
-BESIDE = [*COSINES, "MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal"]
+BESIDE = [*COSINES, "MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal LSTM"]
 BESIDE += ["Authors' checkpoints, gamma once", "Authors' checkpoints, their gamma"]
 STEPS = 382  # of an epoch: 49,000 pictures in batches of 128, 1,000 being held out
 EVERY_SCALE = [(recipe, scale) for recipe in RECIPES for scale in SCALES]
@@ -53,7 +53,7 @@ def lrs(row, scale):
     """The LR of every step of a hand-designed row."""
     chosen = spec(row, scale)
     total = chosen.epochs * STEPS
-    factors = hand_designed.factors(chosen.schedule, total, STEPS, **chosen.schedule_options)
+    factors = baselines.factors(chosen.schedule, total, STEPS, **chosen.schedule_options)
     return [chosen.lr * factor for factor in factors]
 
 
@@ -134,9 +134,9 @@ def test_table1_sets_what_explains_it_beside_the_papers_rows(tmp_path, monkeypat
     assert high == replace(low, lr=1.0)
     assert replace(rarer, schedule_options=own.schedule_options) == own
     assert rarer.schedule_options == own.schedule_options | {"every": 300}
-    assert theirs.schedule_options == own.schedule_options | {"every": 300, "compat": "official"}
+    assert theirs.schedule_options == own.schedule_options | {"every": 300, "compat": table1.THEIR_SIX}
     assert theirs.task_options == {"leaky": True}
-    assert (beside["Universal"].spec.schedule, beside["Universal"].spec.optimizer) == ("learned", "sgd")
+    assert (beside["Universal LSTM"].spec.schedule, beside["Universal LSTM"].spec.optimizer) == ("learned", "sgd")
     assert "mlrsnet schedules import" in beside["Authors' checkpoints"].missing
     Schedule([LSTMNet()]).save(tmp_path / "official.safetensors")
     found = [
@@ -169,16 +169,12 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
 
 
 @pytest.mark.parametrize("scale", ["short", "paper"])
-def test_text_also_has_what_was_learned_from_text_and_the_defaults_over_sgd_and_adam(scale):
+def test_text_also_has_what_was_learned_from_text_and_version_1_over_adam(scale):
     cells = {cell.row: cell.spec for cell in RECIPES["transfer"].cells(scale) if "Treebank" in cell.column}
     text, over_adam = cells["SGD, val strategy"], cells["Adam, val strategy"]
     assert cells[transfer.FROM_TEXT] == replace(text, schedule="learned", schedule_options={"schedule": "ptb-lstm"})
-    for row, base, schedule in (
-        (transfer.OVER_ADAM, over_adam, "universal"),
-        (transfer.RELATIVE, text, "universal-relative"),
-        (transfer.RELATIVE_OVER_ADAM, over_adam, "universal-relative"),
-    ):
-        assert cells[row] == replace(base, schedule="learned", schedule_options={"schedule": schedule})
+    version_1 = replace(over_adam, schedule="learned", schedule_options={"schedule": "universal-lstm"})
+    assert cells[transfer.OVER_ADAM] == version_1
 
 
 def test_l4_stands_beside_the_paper_in_its_authors_own_form_too():
@@ -443,7 +439,7 @@ def test_sgdrs_cycles_are_the_papers_at_every_horizon_and_noted(name):
     for cell in RECIPES[name].cells("paper"):
         if cell.row == "SGDR":
             chosen = cell.spec
-            values = hand_designed.factors("sgdr", chosen.epochs, 1, **chosen.schedule_options)
+            values = baselines.factors("sgdr", chosen.epochs, 1, **chosen.schedule_options)
             wanted = [10 * (2**count - 1) for count in range(1, 8)]
             assert rises(values) == [epoch for epoch in wanted if epoch < chosen.epochs]
     for scale in SCALES:
@@ -466,7 +462,7 @@ def test_robustness_is_trained_as_section_4_4_says():
                 5e-4,
                 "sgdm",
             )
-            values = hand_designed.factors("multistep", 100, 1, **spec.schedule_options)
+            values = baselines.factors("multistep", 100, 1, **spec.schedule_options)
             assert falls(values) == [30, 60, 90]
         assert len({cell.column for cell in RECIPES[name].cells("paper") if cell.row == "MultiStep"}) == 2 * (
             15 if name == "table5" else 14
@@ -479,13 +475,13 @@ def test_imagenet_is_trained_as_section_4_2_5_says():
         assert (spec.task, spec.model, spec.epochs, spec.batch_size, spec.weight_decay) == (
             "imagenet", "resnet50", 90, 256, 0.0 if row == "Adam" else 5e-4
         )  # fmt: skip
-        assert falls(hand_designed.factors(spec.schedule, 90, 1, **spec.schedule_options)) == [30, 60]
+        assert falls(baselines.factors(spec.schedule, 90, 1, **spec.schedule_options)) == [30, 60]
 
 
 def test_other_horizons_move_multisteps_milestones_only():
     for spec in cells_of("epochs", "MultiStep"):
         tenth = spec.epochs // 10
-        assert falls(hand_designed.factors("multistep", spec.epochs, 1)) == [3 * tenth, 6 * tenth, 9 * tenth]
+        assert falls(baselines.factors("multistep", spec.epochs, 1)) == [3 * tenth, 6 * tenth, 9 * tenth]
     assert [spec.epochs for spec in cells_of("epochs", "Exponential")] == [100, 400, 1200]
     assert {spec.schedule_options["factor"] for spec in cells_of("epochs", "Exponential")} == {0.95}
 
@@ -708,7 +704,7 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
     found = run_recipe(name, "smoke", tmp_path, seeds=[0], device="cpu")
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
     astray = sum(record.status == "diverged" for record in found)
-    assert astray <= (3 if name in ("horizon", "universal") else 0)
+    assert astray <= (3 if name in ("horizon", "universal-lstm") else 0)
     cells = RECIPES[name].cells("smoke")
     (section,) = read_report(tmp_path).sections
     averages = RECIPES[name].averages("smoke")
@@ -746,7 +742,8 @@ def test_the_proof_tries_every_decay_of_its_grid_and_every_rival_on_every_task(s
     assert len({task.name for task in tasks}) == len(tasks) == {"smoke": 3, "short": 18, "paper": 13}[scale]
     for task in tasks:
         rows = {cell.row: cell.spec for cell in proof.cells(scale) if cell.column == task.name}
-        assert len(rows) == 2 * len(proof.TIMES) + 7 + len(proof.LEARNED) + (task.spec.epochs >= proof.LEAST_EPOCHS)
+        assert len(rows) == 2 * len(proof.TIMES) + 8 + len(proof.LEARNED) + (task.spec.epochs >= proof.LEAST_EPOCHS)
+        assert rows[proof.UNTOLD].schedule_options == {"schedule": "universal", "tells_loss": False}
         assert rows["Cosine 1x"].lr == task.lr
         assert {spec.optimizer for row, spec in rows.items() if row[-1] == "x"} == {task.spec.optimizer}
         assert rows["L-DoG"].optimizer_options == ({"reps_rel": 1e-4} if task.batch_norm else {})

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Schedule
 from mlrsnet.lab import records
 from mlrsnet.lab.report import read_report, write_report
 from mlrsnet.lab.report.curves import over_seeds
@@ -22,6 +22,7 @@ from mlrsnet.lab.report.layout import describe
 from mlrsnet.lab.report.pictures import Line, Panel, limits, meta_training, training
 from mlrsnet.lab.report.styles import COLOURS, Style, styles
 from mlrsnet.lab.report.tables import Report, Table, build
+from mlrsnet.nets import LSTMNet
 
 ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}
 PERPLEXITY = {"name": "perplexity", "unit": "", "better": "lower"}

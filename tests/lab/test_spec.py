@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrsnet.baselines.hand_designed import HAND_DESIGNED
+from mlrsnet.baselines import HAND_DESIGNED
 from mlrsnet.lab.datasets import KNOWN
 from mlrsnet.lab.methods import SCHEDULES
 from mlrsnet.lab.models.build import IMAGE, PIECES, TEXT

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import math
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,11 @@ from mlrsnet.lab.table.fill import fill
 from mlrsnet.lab.table.kinds import FAMILIES, draw, factory, source_data
 from mlrsnet.lab.table.law import Response, cross_validated, fit, responses
 
-COLUMNS = (Column("absolute", 0.1), Column("absolute", 1.0), *(Column("each", r, 0.25, 3.0) for r in (0.02, 0.08, 0.3)))
+COLUMNS = (
+    Column("absolute", 0.1),
+    Column("absolute", 1.0),
+    *(Column("weighted", r, 0.25, 3.0) for r in (0.02, 0.08, 0.3)),
+)
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ def test_a_table_filled_in_pieces_is_the_one_filled_at_once(small, tmp_path):
     assert pieces.kinds == whole.kinds
     assert pieces.facts == whole.facts
     np.testing.assert_array_equal(np.array(pieces.fitness), np.array(whole.fitness))
-    np.testing.assert_array_equal(np.array(Table.load(tmp_path / "pieces.npz").early), np.array(whole.early))
+    np.testing.assert_array_equal(np.array(Table.load(tmp_path / "pieces.npz").losses), np.array(whole.losses))
 
 
 def test_no_training_begins_after_the_time_is_up(small, tmp_path):
@@ -110,7 +115,7 @@ def test_tables_with_other_columns_are_not_mixed():
         merged([Table(["a"]), Table(["b"])])
 
 
-@pytest.mark.parametrize("text", ["each", "each|x|0|0", "each|1|2|3|4|5"])
+@pytest.mark.parametrize("text", ["weighted", "weighted|x|0|0", "weighted|1|2|3|4|5"])
 def test_a_column_that_is_none_is_told(text):
     with pytest.raises(ValueError, match="a column must be 'structure"):
         Column.parse(text)
@@ -121,7 +126,7 @@ def test_trained_weights_are_told_from_fresh_ones():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(60, 80), nn.LayerNorm(80), nn.ReLU(), nn.Linear(80, 40))
     facts = weight_facts(network.parameters())
-    assert (facts["matrices"], facts["fresh"], facts["trained"], facts["narrow"]) == (2, 1, 0, 0)
+    assert (facts["matrices"], facts["depth"], facts["is_trained"], facts["narrow"]) == (2, 1, False, 0)
     assert facts["fan_in"] == pytest.approx(math.sqrt(60 * 80))
     assert facts["start"] == pytest.approx(1, rel=0.05)
     inputs = torch.randn(256, 60)
@@ -131,8 +136,18 @@ def test_trained_weights_are_told_from_fresh_ones():
         optimizer.zero_grad()
         nn.functional.cross_entropy(network(inputs), targets).backward()
         optimizer.step()
-    facts = weight_facts(network.parameters())
-    assert facts["trained"] > facts["fresh"] == 0
+    assert weight_facts(network.parameters())["is_trained"]
+
+
+def test_kept_tables_are_read_with_facts_and_structures_as_they_were():
+    kept = Path(__file__).parents[2] / "results" / "table"
+    table = Table.load(kept / "short.npz")
+    assert [table.facts[row]["depth"] for row in (0, 5)] == [1, 4]
+    assert {fact["is_trained"] for fact, kind in zip(table.facts, table.kinds, strict=True) if kind["start"]} == {
+        True,
+        False,
+    }
+    assert {Column.parse(name).structure for name in Table.load(kept / "structures.npz").columns} >= {"each", "layer"}
 
 
 def bowl(centres, sizes=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)):
@@ -164,7 +179,7 @@ def test_sizes_beyond_the_grid_cost_more_the_further_they_are():
 
 def test_every_law_is_compared(small, tmp_path):
     table = fill(tmp_path / "t.npz", [small(n, ("mlp", "deep")[n % 2]) for n in range(4)], COLUMNS, root=tmp_path)
-    assert set(responses(table)) == {("each", 0.25, 3.0)}
+    assert set(responses(table)) == {("weighted", 0.25, 3.0)}
     laws = list(compare(table))
     assert all(math.isfinite(law.mean) for law in laws)
     assert "horizon^" in laws[1].in_words()

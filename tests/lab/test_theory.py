@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from mlrsnet import LSTMNet
 from mlrsnet.lab.theory import (
     Decay,
     MetaAdam,
@@ -21,6 +20,7 @@ from mlrsnet.lab.theory import (
     theorem3_bound,
     track_meta_gradient,
 )
+from mlrsnet.nets import LSTMNet
 
 HORIZONS = (10, 100, 600)
 NOISES = (Noise(), Noise(relative=0.5), Noise(absolute=1.0), Noise(relative=1.0, absolute=4.0))

@@ -191,7 +191,7 @@ def test_two_machines_go_on_after_a_kill_on_one_of_them(pictures, texts, tmp_pat
 
 
 LAYER_NORM = {"model": "small_cnn", "model_options": {"width": 4, "norm": "layer"}, "epochs": 2}
-LEARNED = {"schedule": "learned", "schedule_options": {"schedule": "universal-2"}}
+LEARNED = {"schedule": "learned", "schedule_options": {"schedule": "universal"}}
 METHODS = {
     "hd": {"schedule": "hd", "lr": 0.05},
     "l4": {"schedule": "l4", "optimizer": "adam"},

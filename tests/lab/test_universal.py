@@ -6,10 +6,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from mlrsnet.horizon import Data, HorizonTrainer
-from mlrsnet.horizon.population import Population
-from mlrsnet.horizon.training import Training
 from mlrsnet.lab import universal
+from mlrsnet.lab.horizon import Data, Evolution, HorizonTrainer, Tasks
+from mlrsnet.lab.horizon.policies import Defaults
+from mlrsnet.lab.horizon.population import Population
+from mlrsnet.lab.horizon.training import Training
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.universal import Source, begin_trained, distribution, load
 
@@ -68,7 +69,7 @@ def test_two_sets_are_for_validation_alone():
 @pytest.mark.usefixtures("two_sets")
 def test_a_schedule_learns_from_it(root):
     train, val = distribution(root, kinds=4, validation=2, horizons=(3, 5))
-    trainer = HorizonTrainer(train, generations=2, tasks_per_generation=2, members=2, held_out=val, held_out_tasks=2)
+    trainer = HorizonTrainer(Tasks(train, 2, held_out=2, measured_on=val), None, Evolution(generations=2, members=2))
     assert trainer.run(every=2).num_phases == 1
     assert np.isfinite(trainer.comparisons[-1].gap())
 
@@ -155,16 +156,6 @@ def test_populations_of_every_picture_network_take_a_step():
             [data], [universal.factory(**options)], horizons=(2, 2), batch_sizes=(8,), val_size=10
         ).sample(0, 2)
 
-        class Fixed:
-            is_relative = False
-
-            def begin(self, total_steps, scale, num_classes):
-                self.scale = scale
-
-            def lrs(self, losses):
-                return 0.1 * self.scale
-
-        trained = Training(
-            Population(tasks[0], 2, 1, Fixed(), data), tasks, lambda outputs, targets: outputs.sum((1, 2))
-        ).run()
+        population = Population(tasks[0], 2, 1, Defaults(2, torch.device("cpu")))
+        trained = Training(population, tasks, lambda outputs, targets: outputs.sum((1, 2))).run()
         assert torch.isfinite(trained.losses).all(), options

@@ -6,25 +6,28 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from mlrsnet import Card, DecayNet, Gamma, LSTMNet, MLPNet, ReadingNet, Schedule, TrendNet
+from mlrsnet.card import Card
+from mlrsnet.default import Default
+from mlrsnet.law import Law
+from mlrsnet.nets import LSTMNet, MLPNet, TrendNet
+from mlrsnet.ranges import Fixed, PhaseGamma
+from mlrsnet.schedule import Schedule
 
 KNOWS_HORIZON = {"inputs": ("loss", "progress"), "loss_scale": "log_classes", "sharpness": 4.0, "anneal": "linear"}
 
-SCHEDULES: dict[str, Callable[[], Schedule]] = {
+NETWORKS: dict[str, Callable[[], Schedule]] = {
     "paper": lambda: Schedule([LSTMNet() for _ in range(3)]),
-    "official": lambda: Schedule([LSTMNet(layout="official-test") for _ in range(3)], Card(gamma=Gamma("per-phase"))),
+    "official": lambda: Schedule([LSTMNet(layout="official-test") for _ in range(3)], Card(gamma=PhaseGamma())),
     "official-train": lambda: Schedule([LSTMNet(12, layout="official-train") for _ in range(2)]),
     "two-layers": lambda: Schedule([LSTMNet(8, 2) for _ in range(2)]),
     "mlp": lambda: Schedule([MLPNet() for _ in range(3)]),
-    "horizon": lambda: Schedule(LSTMNet(**KNOWS_HORIZON), Card(gamma=Gamma("fixed", value=1.0))),
-    "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Gamma("fixed", value=0.5))),
-    "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Gamma("fixed", value=1.0))),
-    "decay": lambda: Schedule(DecayNet(0.5, 2.0), Card(gamma=Gamma("fixed", value=0.5))),
-    "reading": lambda: Schedule(ReadingNet(0.5, 2.0), Card(gamma=Gamma("fixed", value=0.5))),
-    "relative": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("relative", value=0.1))),
-    "measured": lambda: Schedule(LSTMNet(10, loss_scale="log_classes"), Card(gamma=Gamma("measured", value=0.1))),
+    "horizon": lambda: Schedule(LSTMNet(**KNOWS_HORIZON), Card(gamma=Fixed(1.0))),
+    "first-loss": lambda: Schedule(MLPNet(10, loss_scale="initial"), Card(gamma=Fixed(0.5))),
+    "trend": lambda: Schedule(TrendNet(8, 2, sharpness=2.0), Card(gamma=Fixed(1.0))),
     "text": lambda: Schedule(LSTMNet(20)).for_text(),
 }
+
+SCHEDULES: dict[str, Callable[[], Law]] = {"default": Default, **NETWORKS}
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "sgd": lambda p, lr=0.1: SGD(p, lr=lr, weight_decay=5e-4),
@@ -34,6 +37,26 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "adamw": lambda p, lr=0.1: AdamW(p, lr=lr),
     "rmsprop": lambda p, lr=0.1: RMSprop(p, lr=lr, momentum=0.5),
 }
+
+
+def constant_nets(answers: list[float], **options: object) -> list[MLPNet]:
+    """One network for each answer, which it gives whatever the loss is."""
+    nets = [MLPNet(2, **options).double() for _ in answers]
+    for net, answer in zip(nets, answers, strict=True):
+        for parameter in net.parameters():
+            parameter.data.zero_()
+        net.out.bias.data.fill_(torch.tensor(answer, dtype=torch.float64).logit())
+    return nets
+
+
+def line() -> Schedule:
+    """A schedule that reads only the progress: 0.5 (1 - u)."""
+    return Schedule(constant_nets([0.5], anneal="linear"), Card(gamma=Fixed(1.0)))
+
+
+def stairs(*answers: float) -> Schedule:
+    """A schedule with one height for each phase."""
+    return Schedule(constant_nets(list(answers)), Card(gamma=Fixed(1.0)))
 
 
 class Task:
@@ -59,10 +82,3 @@ class Task:
 
     def weights(self) -> torch.Tensor:
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.model.parameters()])
-
-
-def weight_with_gradient(device: str = "cpu") -> nn.Parameter:
-    """A weight as backward() leaves it, so that a relative range can measure it."""
-    weight = nn.Parameter(torch.ones(1, device=device))
-    weight.grad = torch.ones_like(weight)
-    return weight

@@ -14,17 +14,15 @@ def lightning(names):
     """The LRs of a fit with LearningRateMonitor."""
     from lightning.pytorch import loggers
     from lightning.pytorch.callbacks import LearningRateMonitor
-    from lightning_fits import Module, fit
-
-    from mlrsnet.integrations.lightning import LearnedLRCallback
+    from lightning_fits import Learned, fit
 
     makers = {
         "tensorboard": lambda: loggers.TensorBoardLogger(FOLDER),
         "wandb": lambda: loggers.WandbLogger(save_dir=FOLDER, offline=True),
         "mlflow": lambda: loggers.MLFlowLogger(tracking_uri=(FOLDER / "mlruns").as_uri()),
     }
-    module, callbacks = Module(), [LearningRateMonitor("step"), LearnedLRCallback()]
-    fit(module, callbacks, logger=[makers[name]() for name in names], log_every_n_steps=1)
+    module = Learned()
+    fit(module, [LearningRateMonitor("step")], logger=[makers[name]() for name in names], log_every_n_steps=1)
     return module.used
 
 
@@ -33,10 +31,11 @@ def transformers(names):
     from trainer_fits import Watch, classifier, labelled, settings
     from transformers import Trainer
 
-    from mlrsnet.integrations.transformers import LearnedLRCallback
+    from mlrsnet.integrations.transformers import register
 
-    watch, arguments = Watch(), settings(FOLDER / "run", report_to=names)
-    Trainer(classifier(), arguments, train_dataset=labelled(), callbacks=[LearnedLRCallback(), watch]).train()
+    register()
+    watch, arguments = Watch(), settings(FOLDER / "run", report_to=names, lr_scheduler_type="learned")
+    Trainer(classifier(), arguments, train_dataset=labelled(), callbacks=[watch]).train()
     return watch.lrs
 
 

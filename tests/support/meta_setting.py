@@ -4,7 +4,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from mlrsnet import LSTMNet, MetaTrainer
+from mlrsnet import MetaTrainer
+from mlrsnet.nets import LSTMNet
 
 CLASSES = 5
 

@@ -1,4 +1,4 @@
-"""Every method of mlrsnet.baselines by name, and small problems for them."""
+"""Every method of mlrsnet.lab.baselines by name, and small problems for them."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mlrsnet.baselines import HDSGD, L4, RTHO, HDAdam
+from mlrsnet.lab.baselines import HDSGD, L4, RTHO, HDAdam
 
 CURVATURES = (1.0, 4.0)  # of the quadratic f(w) = (w_1^2 + 4 w_2^2) / 2, whose gradient is (w_1, 4 w_2)
 START = (2.0, -1.0)

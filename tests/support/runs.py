@@ -6,11 +6,12 @@ import signal
 import pytest
 import torch
 
-from mlrsnet import LSTMNet, Schedule
+from mlrsnet import Schedule
 from mlrsnet.lab import loop, records
 from mlrsnet.lab.loop import run
 from mlrsnet.lab.spec import RunSpec
 from mlrsnet.lab.watch import Watcher
+from mlrsnet.nets import LSTMNet
 
 CPU = torch.device("cpu")
 PER_EPOCH = 61  # steps; watchers are first called at step 64, the third of the second epoch

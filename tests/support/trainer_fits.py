@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+from hand_loops import record
 from transformers import TrainerCallback, TrainingArguments
 
 transformers.logging.set_verbosity_error()
@@ -48,22 +49,13 @@ def texts(count=28):
 
 
 class Watch(TrainerCallback):
-    """The LR in the optimizer's groups at each step, and the losses that the schedule was given."""
+    """The LRs of every step that the optimizer really takes."""
 
     def __init__(self):
-        self.lrs, self.losses = [], []
+        self.lrs = []
 
-    def on_train_begin(self, args, state, control, optimizer=None, lr_scheduler=None, **kwargs):
-        inner = optimizer.optimizer
-        inner.register_step_pre_hook(lambda *_: self.lrs.append([float(group["lr"]) for group in inner.param_groups]))
-        step = lr_scheduler.step
-
-        def seen(loss=None):
-            if loss is not None:
-                self.losses.append(float(loss))
-            step(loss)
-
-        lr_scheduler.step = seen
+    def on_train_begin(self, args, state, control, optimizer=None, **kwargs):
+        record(optimizer.optimizer, self.lrs)
 
 
 def settings(folder, **changes):

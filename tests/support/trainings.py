@@ -10,12 +10,12 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from mlrsnet.horizon import SGD, Data, Task
-from mlrsnet.horizon.batches import Batches
-from mlrsnet.horizon.fitness import loss as mean_loss
-from mlrsnet.horizon.policies import Table
-from mlrsnet.horizon.population import Population
-from mlrsnet.horizon.training import Training
+from mlrsnet.lab.horizon import SGD, Data, Run, Task
+from mlrsnet.lab.horizon.batches import Batches
+from mlrsnet.lab.horizon.fitness import loss as mean_loss
+from mlrsnet.lab.horizon.policies import Table
+from mlrsnet.lab.horizon.population import Population
+from mlrsnet.lab.horizon.training import Training
 
 STEPS, BATCH, CLASSES, LENGTH = 15, 8, 5, 6
 PEAKS = (0.3, 0.05, 0.8)
@@ -177,7 +177,7 @@ def table(tasks, peaks=PEAKS, most_steps=100, dtype=torch.float64):
 
 def train_together(tasks, policy, precision="fp64"):
     """The population, and its losses, weights, buffers, outputs and targets, one training per row."""
-    population = Population(tasks[0], len(tasks), len(PEAKS), policy, tasks[0].data, precision)
+    population = Population(tasks[0], len(tasks), len(PEAKS), policy, Run(precision=precision))
     return population, results(population, tasks)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlrsnet.integrations.accelerate import AcceleratedLR
+import mlrsnet
 
 EPOCHS = 20
 
@@ -44,7 +44,7 @@ def train(schedule, seed):
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     steps = EPOCHS * math.ceil(len(loader) / accelerator.gradient_accumulation_steps)
     if schedule == "learned":
-        lr = AcceleratedLR(accelerator, optimizer, total_steps=steps)
+        lr = mlrsnet.LearnedLR(optimizer, total_steps=steps)
     else:
         cosine = OneCycleLR(optimizer, max_lr=1e-3, total_steps=steps, pct_start=0.05, cycle_momentum=False)
         lr = accelerator.prepare(cosine)
@@ -57,7 +57,7 @@ def train(schedule, seed):
                 if accelerator.sync_gradients:
                     accelerator.clip_grad_norm_(model.parameters(), 1.0)
                 if schedule == "learned":
-                    lr.step(loss)
+                    lr.observe(loss)
                 optimizer.step()
                 if schedule == "cosine":
                     lr.step()

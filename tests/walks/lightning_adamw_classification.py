@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlrsnet.integrations.lightning import LearnedLRCallback
+import mlrsnet
 
 
 class Classifier(LightningModule):
@@ -21,7 +21,10 @@ class Classifier(LightningModule):
 
     def training_step(self, batch, batch_idx):
         x, y = batch
-        return nn.functional.cross_entropy(self.net(x), y, label_smoothing=0.1)
+        loss = nn.functional.cross_entropy(self.net(x), y, label_smoothing=0.1)
+        if self.schedule == "learned":
+            self.lr_schedulers().observe(loss)
+        return loss
 
     def test_step(self, batch, batch_idx):
         x, y = batch
@@ -29,9 +32,9 @@ class Classifier(LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), lr=1e-3, weight_decay=0.01)
-        if self.schedule == "learned":
-            return optimizer  # the callback brings the schedule
         steps = self.trainer.estimated_stepping_batches
+        if self.schedule == "learned":
+            return [optimizer], [mlrsnet.LearnedLR(optimizer, total_steps=steps)]
         lr = OneCycleLR(optimizer, max_lr=1e-3, total_steps=steps, pct_start=0.05, cycle_momentum=False)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr, "interval": "step"}}
 
@@ -43,7 +46,6 @@ def train(schedule, seed):
     train_x, test_x, train_y, test_y = train_test_split(images.float() / 16, labels, train_size=0.3, random_state=seed)
     trainer = Trainer(
         max_epochs=40,
-        callbacks=[LearnedLRCallback()] if schedule == "learned" else [],
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlrsnet.integrations.lightning import LearnedLRCallback
+import mlrsnet
 
 
 def make_net():
@@ -35,7 +35,10 @@ class Reader(LightningModule):
 
     def training_step(self, batch, batch_idx):
         x, y = batch
-        return nn.functional.cross_entropy(self.net(x), y)
+        loss = nn.functional.cross_entropy(self.net(x), y)
+        if self.schedule == "learned":
+            self.lr_schedulers().observe(loss)
+        return loss
 
     def test_step(self, batch, batch_idx):
         x, y = batch
@@ -43,17 +46,16 @@ class Reader(LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=self.max_lr, momentum=0.9, weight_decay=5e-4)
-        if self.schedule == "learned":
-            return optimizer  # the callback brings the schedule
         steps = self.trainer.estimated_stepping_batches
+        if self.schedule == "learned":
+            return [optimizer], [mlrsnet.LearnedLR(optimizer, total_steps=steps)]
         lr = OneCycleLR(optimizer, max_lr=self.max_lr, total_steps=steps, pct_start=0.05, cycle_momentum=False)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr, "interval": "step"}}
 
 
-def make_trainer(epochs, callbacks=()):
+def make_trainer(epochs):
     return Trainer(
         max_epochs=epochs,
-        callbacks=list(callbacks),
         gradient_clip_val=1.0,
         accelerator="cpu",
         logger=False,
@@ -87,7 +89,7 @@ def train(schedule, seed):
     seed_everything(seed, verbose=False)
     train_x, test_x, train_y, test_y = train_test_split(*load()[1], train_size=200, random_state=seed)
     model = Reader(net, schedule, 0.01)
-    trainer = make_trainer(40, [LearnedLRCallback()] if schedule == "learned" else [])
+    trainer = make_trainer(40)
     trainer.fit(model, DataLoader(TensorDataset(train_x, train_y), batch_size=20, shuffle=True))
     (result,) = trainer.test(model, DataLoader(TensorDataset(test_x, test_y), batch_size=len(test_y)), verbose=False)
     return result["wrong"]

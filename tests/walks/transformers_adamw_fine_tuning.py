@@ -22,7 +22,9 @@ import torch
 from sklearn.model_selection import train_test_split
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
-from mlrsnet.integrations.transformers import LearnedLRCallback
+from mlrsnet.integrations.transformers import register
+
+register()
 
 LENGTH, EACH, VOCABULARY = 24, 300, 1000
 FIRST, THEN = (argparse, ast, difflib, doctest, pdb, pickle), (inspect, typing, zipfile)
@@ -49,7 +51,7 @@ def fit(model, data, schedule, learning_rate, epochs, seed):
             num_train_epochs=epochs,
             per_device_train_batch_size=16,
             weight_decay=0.01,
-            **({} if schedule == "learned" else decay),
+            **({"lr_scheduler_type": "learned"} if schedule == "learned" else decay),
             use_cpu=True,
             dataloader_pin_memory=False,
             report_to=[],
@@ -57,8 +59,7 @@ def fit(model, data, schedule, learning_rate, epochs, seed):
             logging_strategy="no",
             disable_tqdm=True,
         )
-        callbacks = [LearnedLRCallback()] if schedule == "learned" else []
-        Trainer(model=model, args=arguments, train_dataset=data, callbacks=callbacks).train()
+        Trainer(model=model, args=arguments, train_dataset=data).train()
 
 
 @cache

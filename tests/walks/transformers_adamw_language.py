@@ -6,7 +6,9 @@ import tempfile
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
-from mlrsnet.integrations.transformers import LearnedLRCallback
+from mlrsnet.integrations.transformers import register
+
+register()
 
 LENGTH, PIECES = 48, 3200
 
@@ -37,7 +39,7 @@ def train(schedule, seed):
             per_device_train_batch_size=16,
             per_device_eval_batch_size=64,
             weight_decay=0.1,
-            **({} if schedule == "learned" else decay),
+            **({"lr_scheduler_type": "learned"} if schedule == "learned" else decay),
             use_cpu=True,
             dataloader_pin_memory=False,
             report_to=[],
@@ -45,13 +47,7 @@ def train(schedule, seed):
             logging_strategy="no",
             disable_tqdm=True,
         )
-        trainer = Trainer(
-            model=GPT2LMHeadModel(config),
-            args=arguments,
-            train_dataset=learn,
-            eval_dataset=held_out,
-            callbacks=[LearnedLRCallback()] if schedule == "learned" else [],
-        )
+        trainer = Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=learn, eval_dataset=held_out)
         trainer.train()
         return trainer.evaluate()["eval_loss"]
 

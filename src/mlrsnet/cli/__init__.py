@@ -1,4 +1,4 @@
-"""The command line: one command per file.
+"""The command line. Here are the commands that need no lab, one per file; those of the lab are loaded when they are called.
 
 Exit codes: 0 success; 1 the machine failed (disk, permission, missing package or data, a failed run); 2 a mistake in the command;
 130 Ctrl-C.
@@ -11,24 +11,71 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
-from mlrsnet._files.untrusted import printable
-from mlrsnet.cli import demo, doctor, metatrain, report, reproduce, runs, schedules, table, train
-from mlrsnet.cli.parser import Parser
-from mlrsnet.cli.together import refuse_several, who
+from mlrsnet.cli.parser import Command, Parser, add_later
+from mlrsnet.files.untrusted import printable
 
-COMMANDS = (demo, reproduce, train, metatrain, runs, report, schedules, table, doctor)
+COMMANDS = (
+    Command(
+        "demo",
+        "mlrsnet.lab.commands.demo",
+        "learn a schedule on some digits, transfer it to others, compare",
+    ),
+    Command(
+        "reproduce",
+        "mlrsnet.lab.commands.reproduce",
+        "train a table of the paper and report on it",
+        "The same command continues where it was stopped; finished runs are not repeated.",
+    ),
+    Command(
+        "train",
+        "mlrsnet.lab.commands.train",
+        "one training, from a file or from options",
+        "Options override the file. An unknown name lists the known ones.",
+    ),
+    Command(
+        "metatrain",
+        "mlrsnet.lab.commands.metatrain",
+        "learn a schedule: while a model trains, or from many small trainings",
+        "The same command continues where it was stopped.",
+    ),
+    Command("runs", "mlrsnet.lab.commands.runs", "list, show, resume and pack runs"),
+    Command(
+        "report",
+        "mlrsnet.lab.commands.report",
+        "make a page of tables and pictures from runs",
+        "It trains nothing.",
+    ),
+    Command("schedules", "mlrsnet.cli.schedules", "list, show and import schedules"),
+    Command(
+        "simulate",
+        "mlrsnet.cli.simulate",
+        "the LR a schedule gives for each of a list of losses",
+        "Prints CSV: step, loss, LR.",
+    ),
+    Command(
+        "table",
+        "mlrsnet.lab.commands.table",
+        "small trainings under a grid of step sizes, and laws fitted to them",
+    ),
+    Command(
+        "doctor",
+        "mlrsnet.cli.doctor",
+        "print versions, devices and installed extras, and run a short self-test",
+        "Paste what it prints into a bug report.",
+    ),
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command. A user's mistake is one line on stderr; `MLRSNET_DEBUG=1` shows where it came from."""
-    arguments = parser().parse_args(words)
     try:
+        arguments = parser().parse_args(words)
         with _plain_warnings():
             if not getattr(arguments, "under_torchrun", False):
-                refuse_several(arguments.command)
+                _refuse_several(arguments.command)
             arguments.run(arguments)
     except KeyboardInterrupt as stop:
-        print(f"mlrsnet: interrupted{who()}" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
+        print(f"mlrsnet: interrupted{_who()}" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output, such as `head`, is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
@@ -36,9 +83,23 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("MLRSNET_DEBUG"):
             raise
-        print(f"mlrsnet: error{who()}: {' '.join(printable(str(error)).split())}", file=sys.stderr)
+        print(f"mlrsnet: error{_who()}: {' '.join(printable(str(error)).split())}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | TypeError) else 1
     return 0
+
+
+def parser() -> Parser:
+    """The parser of all commands."""
+    top = Parser(
+        prog="mlrsnet",
+        description="Learned learning-rate schedules for PyTorch.",
+        epilog="`mlrsnet COMMAND --help` describes a command. Start with `mlrsnet demo`: a few minutes on a CPU.",
+    )
+    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
+    for command in COMMANDS:
+        add_later(commands, command)
+    return top
 
 
 @contextmanager
@@ -52,15 +113,21 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def parser() -> Parser:
-    """The parser of all commands."""
-    top = Parser(
-        prog="mlrsnet",
-        description="Learned learning-rate schedules for PyTorch.",
-        epilog="`mlrsnet COMMAND --help` describes a command. Start with `mlrsnet demo`: a few minutes on a CPU.",
-    )
-    top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
-    for command in COMMANDS:
-        command.add(commands)
-    return top
+def _refuse_several(command: str) -> None:
+    """Raise under torchrun: its processes would all do the same work, in the same folder."""
+    count = _launched()[1]
+    if count > 1:
+        raise ValueError(f"mlrsnet {command} must be one process, got {count} from torchrun: start it without torchrun")
+
+
+def _who() -> str:
+    """` (rank 1 of 4)` for a process that is not the first; else nothing."""
+    rank, count = _launched()
+    return f" (rank {rank} of {count})" if rank else ""
+
+
+def _launched() -> tuple[int, int]:
+    """This process among those that torchrun started: its number, and how many there are."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

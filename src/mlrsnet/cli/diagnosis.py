@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import metadata
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,9 @@ from torch.optim import SGD
 
 import mlrsnet
 from mlrsnet import card
-from mlrsnet._files import names
-from mlrsnet.metatrain import MetaTrainer
+from mlrsnet.cli.schedules import network
+from mlrsnet.files import names
+from mlrsnet.meta import Learning, MetaTrainer
 from mlrsnet.nets import LSTMNet
 from mlrsnet.schedule import Schedule
 from mlrsnet.scheduler import LearnedLR
@@ -72,7 +73,7 @@ def self_test() -> Iterator[Check]:
 def _checks() -> dict[str, Callable[[], None]]:
     checks: dict[str, Callable[[], None]] = {
         "every known schedule gives an LR": _schedules_give_lrs,
-        "a training under a schedule learns": _training_learns,
+        "a training under the default learns": _training_learns,
         "a stopped training resumes bit for bit": _training_resumes,
         "a tensor LR gives the same LRs as a float LR": lambda: _tensor_lr_agrees(torch.device("cpu")),
         "the hypergradient equals finite differences": _hypergradient_agrees,
@@ -85,7 +86,7 @@ def _checks() -> dict[str, Callable[[], None]]:
 
 def _schedules_give_lrs() -> None:
     for name in names.available():
-        lrs = Schedule.load(name).simulate([2.3, 1.5, 0.7], num_classes=10)
+        lrs = network(name).simulate([2.3, 1.5, 0.7], num_classes=10)
         if not all(0 < lr < float("inf") for lr in lrs):
             raise AssertionError(f"{name} gave the LRs {lrs}")
 
@@ -95,7 +96,7 @@ def _training_learns() -> None:
     if not losses[-1] < 0.8 * losses[0]:
         raise AssertionError(f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f}")
     if len(set(lrs)) < STEPS:
-        raise AssertionError(f"the LR did not follow the loss: {len(set(lrs))} LRs in {STEPS} steps")
+        raise AssertionError(f"the LR was not set in every step: {len(set(lrs))} LRs in {STEPS} steps")
 
 
 def _training_resumes() -> None:
@@ -114,6 +115,7 @@ def _tensor_lr_agrees(device: torch.device) -> None:
         found = []
         for loss in losses:
             learned.step(loss.to(device) if isinstance(lr, Tensor) else float(loss))
+            optimizer.step()
             found.append(float(learned.get_last_lr()[0]))
         lrs.append(torch.tensor(found))
     torch.testing.assert_close(lrs[1], lrs[0], rtol=1e-4, atol=1e-7)
@@ -125,7 +127,12 @@ def _hypergradient_agrees() -> None:
     optimizer = SGD(model.parameters(), lr=0.1)
     before = [weight.detach().clone() for weight in model.parameters()]
     meta = MetaTrainer(
-        model, optimizer, total_steps=1, num_classes=3, val_loss=lambda: cross_entropy(model(val_x), val_y), every=1
+        model,
+        optimizer,
+        total_steps=1,
+        num_classes=3,
+        val_loss=lambda: cross_entropy(model(val_x), val_y),
+        learning=Learning(every=1),
     )
     loss = cross_entropy(model(x), y)
     loss.backward()
@@ -148,15 +155,14 @@ def _hypergradient_agrees() -> None:
 def _train(steps: int, stop: int | None = None) -> tuple[list[float], list[float]]:
     """Losses and LRs of a small training; after `stop` steps it is saved and rebuilt."""
     torch.manual_seed(0)
-    schedule = Schedule(LSTMNet())
     model, x, y = _task(torch.float32)
-    optimizer, learned = _under(schedule, model, steps)
+    optimizer, learned = _under_the_default(model, steps)
     losses, lrs = [], []
     for step in range(steps):
         if step == stop:
             saved = model.state_dict(), optimizer.state_dict(), learned.state_dict()
             model = _task(torch.float32)[0]
-            optimizer, learned = _under(schedule, model, steps)
+            optimizer, learned = _under_the_default(model, steps)
             for part, state in zip((model, optimizer, learned), saved, strict=True):
                 part.load_state_dict(state)  # type: ignore[attr-defined]
         loss = cross_entropy(model(x), y)
@@ -169,9 +175,9 @@ def _train(steps: int, stop: int | None = None) -> tuple[list[float], list[float
     return losses, lrs
 
 
-def _under(schedule: Schedule, model: nn.Module, steps: int) -> tuple[SGD, LearnedLR]:
+def _under_the_default(model: nn.Module, steps: int) -> tuple[SGD, LearnedLR]:
     optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return optimizer, LearnedLR(optimizer, schedule, total_steps=steps, num_classes=3)
+    return optimizer, LearnedLR(optimizer, total_steps=steps)
 
 
 def _task(dtype: torch.dtype) -> tuple[nn.Module, Tensor, Tensor]:
@@ -200,8 +206,6 @@ def _devices() -> Iterator[tuple[str, str]]:
             "cuda",
             f"none (torch is built {'for CUDA ' + torch.version.cuda if torch.version.cuda else 'without CUDA'})",
         )
-    kernels = "installed" if util.find_spec("triton") else "missing: plain torch calls instead of fused kernels"
-    yield "triton", kernels
 
 
 def _extras() -> dict[str, list[str]]:

@@ -4,19 +4,13 @@ import argparse
 import json
 
 from mlrsnet.cli import diagnosis
-from mlrsnet.cli.parser import Parser, add_command
+from mlrsnet.cli.parser import Parser
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Add the command."""
-    command = add_command(
-        commands,
-        "doctor",
-        "print versions, devices and installed extras, and run a short self-test",
-        "Paste what it prints into a bug report.",
-    )
-    command.add_argument("--json", action="store_true", help="print JSON, for other programs")
-    command.set_defaults(run=_doctor)
+def add(doctor: Parser) -> None:
+    """Add its options."""
+    doctor.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    doctor.set_defaults(run=_doctor)
 
 
 def _doctor(words: argparse.Namespace) -> None:

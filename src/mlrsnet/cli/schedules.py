@@ -1,30 +1,22 @@
-"""`mlrsnet schedules` and `mlrsnet simulate`."""
+"""`mlrsnet schedules`."""
 
 import argparse
-import os
 import re
-import sys
 from pathlib import Path
 
-from mlrsnet._files import names
-from mlrsnet._files.official import GAMMAS
-from mlrsnet._files.storage import ScheduleError
-from mlrsnet._files.untrusted import printable, read_text, reason
+from mlrsnet import default
 from mlrsnet.cli.parser import Parser, add_command
+from mlrsnet.files import names
+from mlrsnet.files.official import GAMMAS
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.files.untrusted import printable
 from mlrsnet.nets import LAYOUTS
 from mlrsnet.schedule import Schedule
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Add the commands."""
-    _add_schedules(commands)
-    _add_simulate(commands)
-
-
-def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
-    group = add_command(commands, "schedules", "list, show and import schedules").add_subparsers(
-        title="actions", required=True, metavar="ACTION"
-    )
+def add(schedules: Parser) -> None:
+    """Add its actions."""
+    group = schedules.add_subparsers(title="actions", required=True, metavar="ACTION")
     add_command(group, "list", "every schedule that can be used by name").set_defaults(run=_list)
     show = add_command(group, "show", "a schedule's card: what it was learned on, and for what")
     show.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
@@ -54,43 +46,22 @@ def _add_schedules(commands: "argparse._SubParsersAction[Parser]") -> None:
     take.set_defaults(run=_import)
 
 
-def _add_simulate(commands: "argparse._SubParsersAction[Parser]") -> None:
-    simulate = add_command(
-        commands,
-        "simulate",
-        "the LR a schedule gives for each of a list of losses",
-        "Prints CSV: step, loss, LR (a fraction of the weights' norm if steps are relative).",
-    )
-    simulate.add_argument("schedule", help="a name, the path of a .safetensors file, or hf://owner/name")
-    simulate.add_argument("losses", help="numbers separated by commas, a text file of numbers, or - for standard input")
-    simulate.add_argument(
-        "--gamma",
-        metavar="X",
-        type=float,
-        help="range of the LR (default: the schedule's own if it is fixed, else 1)",
-    )
-    simulate.add_argument(
-        "--num-classes", metavar="N", type=int, help="for schedules that divide the loss by log(classes)"
-    )
-    simulate.add_argument(
-        "--total-steps",
-        metavar="N",
-        type=int,
-        help="steps of the whole training, if the losses are only its beginning (default: as many as losses)",
-    )
-    simulate.set_defaults(run=_simulate)
-
-
 def _list(arguments: argparse.Namespace) -> None:
+    print(
+        f"{default.NAME:24} The default: an equation, which reads the steps of the training, and losses if it is told any."
+    )
     for name, path in sorted(names.available().items()):
         try:
-            print(printable(f"{name:24} {Schedule.load(path).card.description}"))
+            print(printable(f"{name:24} {network(path).card.description}"))
         except ScheduleError as error:
             print(printable(f"{name:24} unreadable: {error}"))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    schedule = Schedule.load(arguments.schedule)
+    if arguments.schedule == default.NAME and not (arguments.plot or arguments.map):
+        print(default.__doc__)
+        return
+    schedule = network(arguments.schedule)
     print(schedule.describe())
     if arguments.plot:
         schedule.plot(arguments.plot)
@@ -100,10 +71,22 @@ def _show(arguments: argparse.Namespace) -> None:
         print(f"\nmap: {arguments.map}")
 
 
+def network(schedule: str | Path) -> Schedule:
+    """A schedule that is no equation: it can be drawn and simulated without a training."""
+    found = Schedule.load(schedule)
+    if not isinstance(found, Schedule):
+        raise ValueError(
+            f"schedule must be a network, got {schedule!r}, whose LRs come from the steps of a training: draw them with "
+            "mlrsnet.preview(optimizer, total_steps=...)"
+        )
+    return found
+
+
 def _import(arguments: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", arguments.name):
         raise ValueError(f"--name must be letters, digits, '.', '_' and '-', got {arguments.name!r}")
-    if arguments.out is None and (names.SHIPPED / f"{arguments.name}{names.SUFFIX}").is_file():
+    is_taken = arguments.name == default.NAME or (names.SHIPPED / f"{arguments.name}{names.SUFFIX}").is_file()
+    if arguments.out is None and is_taken:
         raise ValueError(
             f"--name must not be that of a shipped schedule, which would always be loaded instead, got {arguments.name!r}: "
             "choose another, or pass --out FILE"
@@ -114,34 +97,3 @@ def _import(arguments: argparse.Namespace) -> None:
     ).save(path)
     use = arguments.out or arguments.name
     print(f"wrote {path}\nuse it: mlrsnet.LearnedLR(optimizer, {str(use)!r}, total_steps=..., num_classes=...)")
-
-
-def _simulate(arguments: argparse.Namespace) -> None:
-    losses = _read_losses(arguments.losses)
-    schedule = Schedule.load(arguments.schedule)
-    gamma = schedule.card.gamma.value or 1.0 if arguments.gamma is None else arguments.gamma
-    lrs = schedule.simulate(losses, gamma, num_classes=arguments.num_classes, total_steps=arguments.total_steps)
-    is_part = schedule.card.gamma.is_relative or schedule.card.gamma.is_measured
-    print("step,loss,part of the weights" if is_part else "step,loss,lr")
-    for step, (loss, lr) in enumerate(zip(losses, lrs, strict=True)):
-        print(f"{step},{loss:g},{lr:.6g}")
-
-
-def _read_losses(words: str) -> list[float]:
-    try:
-        return _numbers(sys.stdin.read() if words == "-" else words)
-    except ValueError:
-        if words == "-" or not os.path.isfile(words):
-            raise ValueError(
-                f"losses must be numbers separated by commas, or a file of them, got {words[:80]!r}"
-            ) from None
-    try:
-        return _numbers(read_text(words))
-    except ValueError as error:
-        raise ValueError(
-            f"losses must be numbers separated by spaces, commas or lines; {words} has others ({reason(error)})"
-        ) from None
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(word) for word in re.split(r"[\s,]+", text.strip())]

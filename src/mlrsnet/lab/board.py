@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mlrsnet.horizon import Comparison, HorizonTrainer
+from mlrsnet.lab.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.meta_training import before_this_process
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.watch import Watcher

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from mlrsnet._files import checkpoints, fallback
-from mlrsnet._files.fallback import DamagedError
-from mlrsnet._files.seals import sealed
-from mlrsnet._files.untrusted import reason
-from mlrsnet._files.writing import previous, write_atomically
+from mlrsnet.files import checkpoints
+from mlrsnet.files.untrusted import reason
+from mlrsnet.lab.files import fallback
+from mlrsnet.lab.files.fallback import DamagedError, previous
 from mlrsnet.lab.records import CHECKPOINT, Record
 from mlrsnet.lab.records.record import check
 from mlrsnet.lab.stepper import Stepper
@@ -76,7 +75,7 @@ def write(folder: Path, state: dict[str, Any]) -> None:
     """Write a state that `read` returns, with a digest."""
     content = io.BytesIO()
     torch.save(state, content)
-    write_atomically(folder / CHECKPOINT, sealed(content), keep_previous=True)
+    fallback.write(folder / CHECKPOINT, content)
 
 
 def read(folder: Path) -> dict[str, Any]:

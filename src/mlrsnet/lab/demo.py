@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
-from mlrsnet.horizon import Comparison
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab import loop, records
 from mlrsnet.lab.devices import device_name, resolve
+from mlrsnet.lab.horizon import Comparison
 from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet.lab.meta_training import OnGeneration, learn
 from mlrsnet.lab.recipes.base import slug
@@ -111,7 +111,7 @@ def learn_both(
     _, trainer = learn(spec, folders[FULL_HORIZON], device=device, on_generation=on_generation)
     watchers = [watcher] if watcher else []
     loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], device=device, watchers=watchers)
-    schedules = {name: Schedule.load(folder / records.SCHEDULE) for name, folder in folders.items()}
+    schedules = {name: Schedule.read(folder / records.SCHEDULE) for name, folder in folders.items()}
     return Learned(schedules, trainer.comparisons[0], trainer.comparisons[-1])
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mlrsnet.horizon import Data, TaskSampler
 from mlrsnet.lab import datasets, models
 from mlrsnet.lab.datasets.images import ImageDataset, resize
+from mlrsnet.lab.horizon import Data, TaskSampler
 
 SIDE = 16
 """Larger pictures are resized to this side."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from mlrsnet._engine.capture import captured
+from mlrsnet.lab.capture import captured
 from mlrsnet.lab.methods import Method
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from mlrsnet._files import names
+from mlrsnet.files import names
 from mlrsnet.lab import datasets
 from mlrsnet.lab.methods import learned
 from mlrsnet.lab.spec import RunSpec

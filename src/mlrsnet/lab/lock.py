@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mlrsnet._files.writing import explained, remove_unfinished
+from mlrsnet.files.writing import explained, remove_unfinished
 
 _handles: set[int] = set()
 """Of the locks that this process holds."""

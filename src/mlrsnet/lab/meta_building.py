@@ -1,60 +1,45 @@
 """The `HorizonTrainer` that a spec describes."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import torch
 
-from mlrsnet.gamma import Gamma
-from mlrsnet.horizon import HorizonTrainer, Sampler
-from mlrsnet.horizon.trainer import default_net
+from mlrsnet.card import Card
 from mlrsnet.lab.distributions import inner_tasks
+from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Run, Sampler, Tasks
+from mlrsnet.lab.horizon.first_net import first_net
 from mlrsnet.lab.meta_specs import NETWORKS, TABLE, UNIVERSAL, HorizonSpec
 from mlrsnet.lab.table.kinds import FAMILIES
 from mlrsnet.lab.table.sampler import KindSampler
 from mlrsnet.lab.universal import distribution
-from mlrsnet.nets import DecayNet, ReadingNet, ScheduleNet
+from mlrsnet.nets import ScheduleNet
+from mlrsnet.ranges import Fixed, Range
 from mlrsnet.schedule import Schedule
 
 
 def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> HorizonTrainer:
     """The trainer that a spec describes."""
-    sampler, held_out = _samplers(spec, root)
+    sampler, measured_on = _samplers(spec, root)
     options = f", {spec.task_options}" if spec.task_options else ""
-    net, gamma = _begin(spec)
-    return HorizonTrainer(
-        sampler,
-        generations=spec.generations,
-        net=net,
-        gamma=gamma,
-        average=spec.average,
-        tasks_per_generation=spec.tasks,
-        members=spec.members,
-        sigma=spec.sigma,
-        meta_lr=spec.meta_lr,
-        utility=spec.utility,
-        fitness=spec.fitness,
-        together=spec.together,
-        held_out=held_out,
-        held_out_tasks=spec.held_out,
-        seed=spec.seed,
-        device=device,
-        name=spec.name,
-        learned_on=f"small trainings on {spec.task}{options}, seed {spec.seed}",
-    )
+    (net, gamma), on = _begin(spec), f"small trainings on {spec.task}{options}, seed {spec.seed}"
+    evolution = Evolution(**{item.name: getattr(spec, item.name) for item in fields(Evolution)})
+    tasks = Tasks(sampler, spec.tasks, spec.together, spec.fitness, spec.held_out, measured_on)
+    return HorizonTrainer(tasks, Schedule(net, Card(spec.name, learned_on=on, gamma=gamma)), evolution, Run(device))
 
 
-def _begin(spec: HorizonSpec) -> tuple[ScheduleNet, Gamma]:
+def _begin(spec: HorizonSpec) -> tuple[ScheduleNet, Range]:
     """The network to start from, and the range of its LRs."""
-    if spec.begin is None:
-        gamma = Gamma("relative" if spec.relative else "fixed", value=spec.gamma)
+    if not spec.begin:
         kind = NETWORKS[spec.network]
-        return default_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=kind), gamma
+        net = first_net(spec.hidden, anneal=spec.anneal, start=spec.start, seed=spec.seed, kind=kind)
+        return net, Fixed(spec.gamma)
     schedule = Schedule.load(spec.begin)
-    if type(schedule.net) is not DecayNet:
-        return schedule.net, schedule.card.gamma
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(spec.seed)
-        return ReadingNet(*schedule.net.powers.tolist()), schedule.card.gamma
+    if not isinstance(schedule, Schedule):
+        raise ValueError(
+            f"begin must be a schedule with a network to go on from, got {spec.begin!r}, which is an equation"
+        )
+    return schedule.net, schedule.card.gamma
 
 
 def _samplers(spec: HorizonSpec, root: Path | None) -> tuple[Sampler, Sampler | None]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet._features import ANNEALS
-from mlrsnet.horizon.evolution import UTILITIES
-from mlrsnet.horizon.fitness import FITNESS
 from mlrsnet.lab import datasets
+from mlrsnet.lab.horizon.evolution import UTILITIES, Evolution
+from mlrsnet.lab.horizon.fitness import FITNESS
+from mlrsnet.lab.horizon.tasks import Tasks
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.nets import LSTMNet, TrendNet
+from mlrsnet.nets import ANNEALS, LSTMNet, TrendNet
 
 UNIVERSAL, TABLE = "universal", "table"
 NETWORKS: dict[str, type[LSTMNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet}
@@ -61,35 +61,34 @@ class HorizonSpec:
         task_options: options of the dataset, such as `classes`; of `table`, `horizons` and `families`.
         held_out: number of other small trainings that only measure.
         held_out_options: options of the dataset for these; the same if None.
-        generations, tasks, members, sigma, meta_lr, utility, average, fitness, together: see `HorizonTrainer`.
-        begin: name or path of a schedule to begin as, with its range. A `DecayNet` becomes a `ReadingNet`. Then `gamma`,
-            `relative`, `start`, `network`, `hidden` and `anneal` are not used.
-        gamma: range of the LR, or of the relative step.
-        relative: whether a step is a fraction of the weights' norm.
+        tasks: trainings of a generation.
+        fitness, together: see `horizon.Tasks`.
+        generations, members, sigma, meta_lr, utility, average, seed: see `horizon.Evolution`.
+        begin: name or path of a network's schedule to begin as, with its range, if any. Then `gamma`, `start`, `network`,
+            `hidden` and `anneal` are not used.
+        gamma: range of the LR.
         start: the output that the network starts with, as a fraction of the range; about half if None.
         network: `LSTMNet` or `TrendNet`.
         hidden: size of the schedule network.
         anneal: `linear`, or `none` for a network that starts as a fixed LR.
-        seed: of everything random.
         name: for the schedule's card.
     """
 
     task: str = RunSpec.task
     task_options: dict[str, Any] = field(default_factory=dict)
-    held_out: int = 48  # HorizonTrainer has 8, enough to watch; the lab reports differences with their standard errors
+    held_out: int = 48  # horizon.Tasks has 8, enough to watch; the lab reports differences with their standard errors
     held_out_options: dict[str, Any] | None = None
-    generations: int = 150
-    tasks: int = 8
-    members: int = 16
-    sigma: float = 0.1
-    meta_lr: float = 0.03
-    utility: str = "ranks"
-    average: float = 0.9
-    fitness: str = "calibrated"
-    together: int = 0
-    begin: str | None = None
+    generations: int = Evolution.generations
+    tasks: int = Tasks.per_generation
+    members: int = Evolution.members
+    sigma: float = Evolution.sigma
+    meta_lr: float = Evolution.meta_lr
+    utility: str = Evolution.utility
+    average: float = Evolution.average
+    fitness: str = str(Tasks.fitness)
+    together: int = Tasks.together
+    begin: str = ""
     gamma: float = 1.0
-    relative: bool = False
     start: float | None = None
     network: str = "LSTMNet"
     hidden: int = 50
@@ -126,7 +125,7 @@ def _check_table_options(options: Mapping[str, Any], held_out_options: Mapping[s
 MetaSpec = GreedySpec | HorizonSpec
 OBJECTIVES: dict[str, type[GreedySpec] | type[HorizonSpec]] = {"greedy": GreedySpec, "horizon": HorizonSpec}
 
-_UNIVERSAL = HorizonSpec(
+_UNIVERSAL_LSTM = HorizonSpec(
     task=UNIVERSAL,
     held_out=32,
     generations=350,
@@ -136,35 +135,16 @@ _UNIVERSAL = HorizonSpec(
     start=0.05,
     network="TrendNet",
     hidden=16,
-    name=UNIVERSAL,
+    name="universal-lstm",
 )
-PRESETS: dict[str, HorizonSpec] = {
-    spec.name: spec
-    for spec in (
-        _UNIVERSAL,
-        replace(_UNIVERSAL, relative=True, gamma=0.2, start=0.1, meta_lr=0.02, name="universal-relative"),
-        HorizonSpec(
-            task=TABLE,
-            task_options={"horizons": [50, 300]},
-            held_out=24,
-            generations=200,
-            tasks=6,
-            members=8,
-            meta_lr=0.02,
-            utility="gaps",
-            average=0.95,
-            begin="universal-2",
-            name="universal-reading",
-        ),
-    )
-}
+PRESETS: dict[str, HorizonSpec] = {spec.name: spec for spec in (_UNIVERSAL_LSTM,)}
 """Meta-trainings by name: `mlrsnet metatrain --preset NAME`."""
 
 
 def make_meta_spec(objective: str, fields: Mapping[str, Any], preset: str | None = None) -> MetaSpec:
     """The spec of an objective, `greedy` or `horizon`, or a preset, with these fields changed.
 
-    >>> make_meta_spec("horizon", {"members": 8}, preset="universal").members
+    >>> make_meta_spec("horizon", {"members": 8}, preset="universal-lstm").members
     8
     """
     kind = OBJECTIVES[_check.one_of("objective", objective, OBJECTIVES)]

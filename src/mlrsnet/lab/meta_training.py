@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import __version__
-from mlrsnet._files.untrusted import LARGEST_LINES, read_bytes, reason
-from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
-from mlrsnet.horizon import HorizonTrainer
+from mlrsnet.files.untrusted import LARGEST_LINES, read_bytes, reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab import checkpoint, loop, records
 from mlrsnet.lab.devices import device_name, resolve
 from mlrsnet.lab.executors import Crew, Executor
 from mlrsnet.lab.folders import learning_folder, remove_folder
 from mlrsnet.lab.generations import CrewHelpers
+from mlrsnet.lab.horizon import HorizonTrainer
 from mlrsnet.lab.lock import held, held_file
 from mlrsnet.lab.meta_building import build
 from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec
@@ -59,10 +59,10 @@ def learn_greedy(
                 f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
             )
         if first:
-            Schedule.load(folder / records.SCHEDULE).save(out)
+            Schedule.read(folder / records.SCHEDULE).save(out)
             remove_folder(folder)
         current().wait()
-    return Schedule.load(out), record
+    return Schedule.read(out), record
 
 
 def learn_horizon(
@@ -132,7 +132,7 @@ def learn(
     if crew is not None and is_apart:
         trainer.helpers = CrewHelpers(crew, spec, root)
     with held(folder), PoliteStop() as stop:
-        where = crew.workers.describe() if crew is not None else device_name(trainer.device)
+        where = crew.workers.describe() if crew is not None else device_name(trainer.where.device)
         run = _Run(spec, trainer, folder, where)
 
         def after(trainer: HorizonTrainer) -> None:
@@ -140,10 +140,10 @@ def learn(
                 on_generation(trainer)
             if stop.asked or time.perf_counter() - run.saved_at > checkpoint_seconds:
                 run.save()
-            if stop.asked and trainer.number < trainer.generations:
+            if stop.asked and trainer.number < trainer.evolution.generations:
                 raise KeyboardInterrupt
 
-        if trainer.number >= trainer.generations:
+        if trainer.number >= trainer.evolution.generations:
             run.restore_files()
         else:
             run.save()  # a folder that cannot be written fails before the work, not after
@@ -195,7 +195,7 @@ class _Run:
     def _is_written(self, sessions: list[dict[str, Any]]) -> bool:
         """Whether record and schedule are there, and are those of the checkpoint."""
         try:
-            schedule = Schedule.load(self.folder / records.SCHEDULE)
+            schedule = Schedule.read(self.folder / records.SCHEDULE)
             is_same = schedule.fingerprint() == self.trainer.schedule().fingerprint()
             return is_same and read_bytes(self.folder / RECORD, LARGEST_LINES) == self._text(sessions)
         except (ValueError, OSError):

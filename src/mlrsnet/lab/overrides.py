@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet._files import hub, names
+from mlrsnet.files import hub, names
 from mlrsnet.lab import datasets, methods
 from mlrsnet.lab.spec import RunSpec
 
@@ -56,9 +56,9 @@ def _with_learned(fields: Mapping[str, Any], options: Sequence[Option]) -> tuple
     name = fields.get("schedule")
     if name is None or name in methods.SCHEDULES:
         return fields, options
-    known = names.available()
+    known = names.list_schedules()
     if name not in known and not name.startswith(hub.PREFIX) and not name.endswith(names.SUFFIX):
-        every = ", ".join([*methods.SCHEDULES, *sorted(known)])
+        every = ", ".join([*methods.SCHEDULES, *known])
         raise ValueError(
             f"schedule must be one of {every}, the path of a {names.SUFFIX} file or hf://owner/name; got {name!r}"
         )

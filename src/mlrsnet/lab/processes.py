@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from mlrsnet._engine.ranks import Group, share_from_first, sum_over_ranks
+from mlrsnet.ranks import Group, share_from_first, sum_over_ranks
 
 T = TypeVar("T")
 

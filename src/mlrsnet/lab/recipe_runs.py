@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import __version__, _check
-from mlrsnet._files.storage import ScheduleError, write_atomically
-from mlrsnet._files.untrusted import read_json, reason
 from mlrsnet.card import versions
+from mlrsnet.files.storage import ScheduleError, write_atomically
+from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet.lab import datasets, records
 from mlrsnet.lab.devices import reproducible, resolve
 from mlrsnet.lab.executors import Crew, Here, Place, Work, Workers

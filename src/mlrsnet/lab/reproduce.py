@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from mlrsnet import _check
-from mlrsnet._files.writing import write_atomically
 from mlrsnet.card import versions
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab import records
 from mlrsnet.lab.executors import Counts, Executor
 from mlrsnet.lab.recipe_runs import run_recipe, run_study

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet._files.untrusted import parse_json, read_json, reason
+from mlrsnet.files.untrusted import parse_json, read_json, reason
 from mlrsnet.lab import datasets, methods, models
 from mlrsnet.lab import options as named
 from mlrsnet.lab.optimizers import OPTIMIZERS

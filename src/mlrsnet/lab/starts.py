@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from mlrsnet import _check
-from mlrsnet._files import checkpoints, seals
-from mlrsnet._files.seals import sealed
-from mlrsnet._files.untrusted import reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files import checkpoints
+from mlrsnet.files.untrusted import reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab import datasets, inputs
+from mlrsnet.lab.files import seals
 from mlrsnet.lab.spec import RunSpec
 
 FOLDER = "starts"
@@ -59,7 +59,7 @@ def find(spec: RunSpec, device: torch.device, root: Path | None, train: Callable
         return kept
     content, weights = io.BytesIO(), train()
     torch.save(weights, content)
-    write_atomically(path, sealed(content))
+    write_atomically(path, seals.sealed(content))
     return Start(weights, _digest(weights))
 
 

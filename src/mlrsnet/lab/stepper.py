@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from mlrsnet._engine.capture import WARM_UP
 from mlrsnet.lab import datasets, methods, models, optimizers, starts
 from mlrsnet.lab.averaging import averages, evaluation_weights
+from mlrsnet.lab.capture import WARM_UP
 from mlrsnet.lab.feeds import Score, open_data
 from mlrsnet.lab.graphs import Graphs
 from mlrsnet.lab.methods import Setting
@@ -108,7 +108,7 @@ class Stepper:
             "step": self.step_count,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "decider": self.method.state_dict(),  # the key of version 0.1, whose checkpoints still load
+            "method": self.method.state_dict(),
             "trace": self.trace.read(),
             **(own if self.processes.count == 1 else {"processes": self.processes.gather(own)}),
         }
@@ -120,7 +120,7 @@ class Stepper:
         self.optimizer.load_state_dict(state["optimizer"])
         for group in self.optimizer.param_groups:  # load_state_dict leaves LRs on the checkpoint's device
             group["lr"] = group["lr"].to(self.device) if isinstance(group["lr"], Tensor) else group["lr"]
-        self.method.load_state_dict(state["decider"])
+        self.method.load_state_dict(state["method"])
         own = state if self.processes.count == 1 else state["processes"][self.processes.rank]
         self.data.train.load_state_dict(own["train"])
         self.data.val.load_state_dict(own["val"])

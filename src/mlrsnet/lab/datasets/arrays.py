@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlrsnet._files.archives import array_names, load_arrays
-from mlrsnet._files.untrusted import one_line, reason
+from mlrsnet.files.untrusted import one_line, reason
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures, Source, make
 from mlrsnet.lab.datasets.options import OwnOptions
+from mlrsnet.lab.files.archives import array_names, load_arrays
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("x_val", "y_val")

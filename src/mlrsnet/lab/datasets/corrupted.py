@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from mlrsnet import _check
-from mlrsnet._files.archives import load_array
-from mlrsnet._files.untrusted import reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.datasets import arrays, corruptions, digits, download, sets, split
 from mlrsnet.lab.datasets.corruptions import CORRUPTIONS, SEVERITIES, Array
 from mlrsnet.lab.datasets.images import ImageDataset, Pictures, Source, make
 from mlrsnet.lab.datasets.options import PictureOptions, yes_or_no
+from mlrsnet.lab.files.archives import load_array
 
 VAL_PER_CLASS = 10
 SEED = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.datasets.arrays import NEEDED, RULE, Arrays
 from mlrsnet.lab.datasets.extras import need
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlrsnet._files.archives import load_arrays, read_member, read_tar_members
-from mlrsnet._files.untrusted import reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import reason
+from mlrsnet.files.writing import write_atomically
+from mlrsnet.lab.files.archives import load_arrays, read_member, read_tar_members
 
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -5,7 +5,7 @@ import os
 import warnings
 from typing import Any
 
-from mlrsnet._files.untrusted import open_regular, reason
+from mlrsnet.files.untrusted import open_regular, reason
 from mlrsnet.lab.datasets.shards import Inside
 
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "WEBP", "TIFF", "GIF")

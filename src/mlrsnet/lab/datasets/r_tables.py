@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mlrsnet._files.archives import read_tar_members
-from mlrsnet.horizon import Data
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.packages import Packaged
+from mlrsnet.lab.files.archives import read_tar_members
+from mlrsnet.lab.horizon import Data
 
 SOURCE = Packaged(
     "pydataset",

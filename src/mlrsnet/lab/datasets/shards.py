@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from mlrsnet._files.untrusted import LARGEST_LINES, open_regular, read_text, reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import LARGEST_LINES, open_regular, read_text, reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.datasets import split
 
 KEPT = "shards"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from mlrsnet._files.archives import read_tar_members
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, chosen, split
 from mlrsnet.lab.datasets.packages import Packaged
 from mlrsnet.lab.datasets.tables import source
+from mlrsnet.lab.files.archives import read_tar_members
 
 SNIPPETS = Packaged(
     "vaderSentiment",

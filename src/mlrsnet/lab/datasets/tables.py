@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mlrsnet._files.archives import LARGEST_MEMBER, read_member
-from mlrsnet._files.untrusted import read_text
+from mlrsnet.files.untrusted import read_text
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, prepared, split
 from mlrsnet.lab.datasets.extras import need
 from mlrsnet.lab.datasets.packages import Packaged
+from mlrsnet.lab.files.archives import LARGEST_MEMBER, read_member
 
 Line = Mapping[str, str]
 DIAMONDS = Packaged(

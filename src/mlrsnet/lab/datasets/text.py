@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet._files.archives import memory
-from mlrsnet._files.untrusted import read_text
+from mlrsnet.files.untrusted import read_text
 from mlrsnet.lab.datasets.options import NoOptions, TextOptions
+from mlrsnet.lab.files.archives import memory
 
 MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
 """How many words of Python's manual are read, and the size of their vocabulary."""

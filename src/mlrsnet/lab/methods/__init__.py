@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet.baselines.hand_designed import HAND_DESIGNED, factors
+from mlrsnet.baselines import HAND_DESIGNED, factors
 from mlrsnet.lab import options as named
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.lab.methods.hd import HD

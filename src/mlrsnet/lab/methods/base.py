@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from mlrsnet._engine.groups import set_lr
-from mlrsnet._engine.ranks import Group
+from mlrsnet.ranks import Group
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,10 @@ class Method:
     def set_lr(self, lr: float) -> None:
         """Set one LR for all groups, in place if it is a tensor."""
         for group in self.optimizer.param_groups:
-            set_lr(group, lr)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
 
     @property
     def device(self) -> torch.device:

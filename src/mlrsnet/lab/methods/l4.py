@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.optim import SGD, Adam
 
-from mlrsnet import baselines
+from mlrsnet.lab import baselines
 from mlrsnet.lab.methods.base import OwnOptimizer, Setting
 
 

@@ -1,17 +1,20 @@
 """Learned schedules, transferred (Algorithm 2), and the rule that they have to beat."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from mlrsnet import Card, DecayNet, Gamma, Schedule, _check
-from mlrsnet._engine.contract import check_keeps_range
-from mlrsnet._features import phase_borders
+from mlrsnet import LearnedLR, Schedule, _check
+from mlrsnet.default import Default
 from mlrsnet.lab.methods.base import Method, Setting
-from mlrsnet.scheduler import LearnedLR
+from mlrsnet.law import Law
+from mlrsnet.ops import HOST, Operations
+from mlrsnet.plan import Plan
+from mlrsnet.ranges import Gamma, PerplexityGamma
 
 GAMMAS = ("card", "paper", "authors")
 
@@ -22,16 +25,44 @@ def find(schedule: str, folder: Path | None) -> str | Path:
     return beside if beside.is_file() else schedule
 
 
+@dataclass(frozen=True)
+class MeanLossGamma(Gamma):
+    """|gamma| of a loss that is set before the steps at which phases begin, whatever the loss of these steps is.
+
+    The authors' program takes the mean loss of the training set, and the size of the formula, which is negative late in a training.
+    """
+
+    of: Gamma
+    mean_loss: Tensor
+    is_renewed: ClassVar[bool] = True
+
+    def set(self, loss: float, num_classes: int | None) -> None:
+        """For the phase that begins; in place, so that captured steps follow."""
+        value = abs(float(self.of.formula(loss, num_classes, HOST)))
+        _check.positive(f"gamma from the mean loss {loss!r}", value, "it must be > 0, other than 1 / classes")
+        self.mean_loss.fill_(loss)
+
+    def formula(self, loss: Any, num_classes: Any, o: Operations) -> Any:
+        """See `Gamma`."""
+        mean = float(self.mean_loss) if o is HOST else self.mean_loss.to(loss.dtype)
+        return abs(self.of.formula(mean, num_classes, o))
+
+    def carry_over(self, group: dict[str, Any], num_classes: int | None) -> float:
+        """See `Gamma`."""
+        return self.of.carry_over(group, num_classes)
+
+
 class ByLearnedLR(Method):
-    """`LearnedLR`, used as in any training loop."""
+    """`LearnedLR`, used as in any training loop. With `tells_loss=False` it is told no loss."""
 
     uses_lr = False
 
-    def __init__(self, setting: Setting, schedule: Schedule, scale: float = 1.0) -> None:
+    def __init__(self, setting: Setting, law: Law, scale: float = 1.0, tells_loss: bool = True) -> None:
         super().__init__(setting)
+        self.tells_loss = tells_loss
         self.learned = LearnedLR(
             self.optimizer,
-            schedule,
+            law,
             total_steps=setting.total_steps,
             num_classes=setting.num_classes,
             scale=scale,
@@ -39,13 +70,15 @@ class ByLearnedLR(Method):
         )
 
     def step(self, loss: Tensor) -> None:
-        """Set the LR by this batch's loss, then move the weights."""
-        self.learned.step(loss)
+        """Tell this batch's loss, then move the weights, which sets the LR."""
+        if self.tells_loss:
+            self.learned.step(loss)
         self.optimizer.step()
 
     def scalars(self) -> dict[str, float]:
-        """Gamma, the range of the LR."""
-        return {"gamma": float(self.learned.status()["gamma"])}
+        """Gamma, the range of a network's LRs."""
+        status = self.learned.status()
+        return {"gamma": float(status["gamma"])} if "gamma" in status else {}
 
     def state_dict(self) -> dict[str, Any]:
         """See `LearnedLR`."""
@@ -57,7 +90,7 @@ class ByLearnedLR(Method):
 
 
 class Learned(ByLearnedLR):
-    """A schedule that was learned elsewhere.
+    """A schedule that was learned elsewhere, or the default.
 
     Args:
         setting: the training.
@@ -68,6 +101,7 @@ class Learned(ByLearnedLR):
             batch's loss. `authors`: where a phase begins, from the mean loss of the whole training set in evaluation mode, as the
             authors' meta-test does.
         validate: give it the validation loss after every epoch; see `LearnedLR.validate`.
+        tells_loss: whether it is told the loss of every step; the default needs none.
     """
 
     def __init__(
@@ -79,25 +113,27 @@ class Learned(ByLearnedLR):
         phases: int | None = None,
         gamma: str = "card",
         validate: bool = False,
+        tells_loss: bool = True,
     ) -> None:
-        chosen = Schedule.load(find(schedule, setting.folder))
+        law = Schedule.load(find(schedule, setting.folder))
         if phases is not None:
-            chosen = chosen.choose(phases)
-        if setting.is_text and chosen.card.gamma.needs_classes:
-            chosen = chosen.for_text()
+            law = _network(law, "phases", "None").choose(phases)
+        if setting.is_text and isinstance(law, Schedule) and law.card.gamma.needs_classes:
+            law = law.for_text()
+        self.mean_gamma: MeanLossGamma | None = None
         if _check.one_of("gamma", gamma, GAMMAS) != "card":
-            chosen = _without_policy(chosen)
-        if validate:
-            check_keeps_range(chosen)
-        super().__init__(setting, chosen, scale)
-        borders = phase_borders(self.learned.engine.horizon, chosen.num_phases)
-        self.renewals = frozenset((0, *borders) if gamma == "authors" else ())
+            law = self._with_range(_network(law, "gamma", "'card'"), gamma, setting)
+        if law.needs_loss and not tells_loss:
+            raise ValueError(f"tells_loss must be true for the schedule {law.name!r}, a network that reads the loss")
+        super().__init__(setting, law, scale, tells_loss)
+        borders = Plan.of(setting.total_steps).borders(law.num_phases)
+        self.renewals = {0, *borders} if self.mean_gamma else set[int]()
         self.steps, self.reads_val_loss = 0, validate
 
     def before_step(self) -> None:
-        """Renew gamma where a phase begins; it is written in place, so captured steps follow."""
-        if self.steps in self.renewals:
-            self.learned.renew_gamma(self.setting.mean_train_loss())
+        """Find the range where a phase begins."""
+        if self.mean_gamma is not None and self.steps in self.renewals:
+            self.mean_gamma.set(self.setting.mean_train_loss(), self.setting.num_classes)
         self.steps += 1
 
     def end_epoch(self, val_loss: float) -> None:
@@ -105,22 +141,34 @@ class Learned(ByLearnedLR):
         if self.reads_val_loss:
             self.learned.validate(val_loss)
 
+    def state_dict(self) -> dict[str, Any]:
+        """That of `LearnedLR`, and the steps so far."""
+        return {"learned": super().state_dict(), "steps": self.steps}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `LearnedLR`."""
-        super().load_state_dict(state)
-        status = self.learned.status()
-        self.steps = status["step"] + status["nonfinite"] + status["unusable"]
+        """See `state_dict`."""
+        super().load_state_dict(state["learned"])
+        self.steps = state["steps"]
+
+    def _with_range(self, schedule: Schedule, gamma: str, setting: Setting) -> Schedule:
+        """The schedule with a range that is computed once, or from mean losses."""
+        own = schedule.card.gamma
+        if not own.needs_classes:
+            raise ValueError(
+                f"gamma must be 'card' for the schedule {schedule.name!r}, whose range does not come from a loss: leave it out"
+            )
+        chosen = PerplexityGamma() if isinstance(own, PerplexityGamma) else Gamma()
+        if gamma == "authors":
+            lr = setting.optimizer.param_groups[0]["lr"]
+            place = lr.device if isinstance(lr, Tensor) else None
+            chosen = self.mean_gamma = MeanLossGamma(chosen, torch.zeros((), dtype=torch.float64, device=place))
+        return Schedule(schedule.phases, replace(schedule.card, gamma=chosen))
 
 
-def _without_policy(schedule: Schedule) -> Schedule:
-    """The schedule with a gamma that is computed once; later ones have to be given."""
-    gamma = schedule.card.gamma
-    if not gamma.needs_classes:
-        raise ValueError(
-            f"gamma must be 'card' for the schedule {schedule.card.name!r}, whose range is {gamma.policy} and does not come from "
-            "a loss: leave it out"
-        )
-    return Schedule(schedule.phases, replace(schedule.card, gamma=replace(gamma, policy="initial")))
+def _network(law: Law, option: str, default: str) -> Schedule:
+    if not isinstance(law, Schedule):
+        raise ValueError(f"{option} must be {default} for the schedule {law.name!r}, which is no network: leave it out")
+    return law
 
 
 class RelativeRule(ByLearnedLR):
@@ -132,5 +180,5 @@ class RelativeRule(ByLearnedLR):
     """
 
     def __init__(self, setting: Setting, *, size: float = 0.087) -> None:
-        gamma = Gamma("measured", value=size)
-        super().__init__(setting, Schedule(DecayNet(fall=0.0, rise=0.0), Card(name="relative rule", gamma=gamma)))
+        no_powers = {"horizon_power": 0.0, "size_power": 0.0, "depth_power": 0.0, "fall": 0.0, "rise": 0.0}
+        super().__init__(setting, Default(_check.positive("size", size), caution=1.0, **no_powers))

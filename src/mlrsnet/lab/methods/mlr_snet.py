@@ -8,14 +8,13 @@ from torch import Tensor
 from torch.optim import Adam
 
 from mlrsnet import _check
-from mlrsnet._files.writing import copy_of
-from mlrsnet._meta.arguments import default_net
-from mlrsnet._meta.compat import departures
-from mlrsnet.gamma import Gamma
+from mlrsnet.card import Card
+from mlrsnet.files.writing import copy_of
 from mlrsnet.lab.methods.base import Method, Setting
 from mlrsnet.lab.records import SCHEDULE
-from mlrsnet.metatrain import MetaTrainer
+from mlrsnet.meta import Departures, Learning, MetaTrainer
 from mlrsnet.nets import MLPNet, ScheduleNet
+from mlrsnet.ranges import Gamma, PerplexityGamma
 
 NETS = ("lstm", "mlp")
 
@@ -43,28 +42,23 @@ class MLRSNet(Method):
     ) -> None:
         super().__init__(setting)
         _check.positive("meta_lr", meta_lr)
-        asked = _departures(compat)
-        loss_scale = "log_classes" if setting.is_text else "none"
-        network = _net(net, hidden, layers, asked, loss_scale)
+        departures = Departures(compat, setting.steps_per_epoch)
+        network = _net(net, hidden, layers, departures, "log_classes" if setting.is_text else "none")
+        adam = Adam(network.parameters(), lr=meta_lr, weight_decay=meta_weight_decay, foreach=True)
+        gamma = PerplexityGamma() if setting.is_text else Gamma()
         self.meta = MetaTrainer(
             setting.model,
             self.optimizer,
             total_steps=setting.total_steps,
             val_gradients=setting.val_gradients,
             net=network,
+            learning=Learning(every=every, meta_optimizer=adam, num_phases=num_phases, bptt=bptt),
+            departures=departures,
+            card=Card(name, learned_on=setting.learned_on, gamma=gamma),
             num_classes=setting.num_classes,
-            every=every,
-            meta_optimizer=Adam(network.parameters(), lr=meta_lr, weight_decay=meta_weight_decay, foreach=True),
-            num_phases=num_phases,
-            bptt=bptt,
+            initial_loss=setting.mean_train_loss() if "initial-loss" in departures.names else None,
             scale=scale,
             process_group=setting.process_group,
-            gamma=Gamma(statistic="perplexity" if setting.is_text else "loss"),
-            initial_loss=setting.mean_train_loss() if "initial-loss" in asked else None,
-            compat=asked,
-            steps_per_epoch=setting.steps_per_epoch,
-            name=name,
-            learned_on=setting.learned_on,
         )
         self.capturable = bptt == 1  # more than one step back is kept on the host
 
@@ -102,13 +96,7 @@ class MLRSNet(Method):
         self.meta.load_state_dict(state)
 
 
-def _departures(compat: str | Sequence[str]) -> frozenset[str]:
-    if not isinstance(compat, str | list | tuple):
-        raise ValueError(f"compat must be a name or a list of names, got {compat!r}")
-    return departures(compat)
-
-
-def _net(kind: str, hidden: int, layers: int, compat: frozenset[str], loss_scale: str) -> ScheduleNet:
+def _net(kind: str, hidden: int, layers: int, departures: Departures, loss_scale: str) -> ScheduleNet:
     if _check.one_of("net", kind, NETS) == "mlp":
         return MLPNet(hidden, loss_scale=loss_scale)
-    return default_net(compat, hidden, layers, loss_scale)
+    return departures.net(hidden, layers, loss_scale)

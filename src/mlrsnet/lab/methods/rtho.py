@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch.optim import SGD
 
-from mlrsnet import baselines
-from mlrsnet.baselines.rtho import Closure
+from mlrsnet.lab import baselines
+from mlrsnet.lab.baselines.rtho import Closure
 from mlrsnet.lab.methods.base import OwnOptimizer, Setting
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mlrsnet._engine.groups import set_lr
-from mlrsnet.baselines.hand_designed import factors
+from mlrsnet.baselines import factors
 from mlrsnet.lab.methods.base import Method, Setting
 
 
@@ -30,8 +29,7 @@ class ByTable(Method):
                 group["lr"].copy_(self.lrs.index_select(0, self.place).squeeze(0))
             self.place += 1
         else:
-            for group in self.optimizer.param_groups:
-                set_lr(group, self.table[self.count])
+            self.set_lr(self.table[self.count])
         self.optimizer.step()
         self.count += 1
 

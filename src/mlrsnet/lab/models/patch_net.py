@@ -1,4 +1,4 @@
-"""A small network of matrix products only, so that hundreds of copies can train at once (`mlrsnet.horizon`)."""
+"""A small network of matrix products only, so that hundreds of copies can train at once (`mlrsnet.lab.horizon`)."""
 
 from torch import Tensor, nn
 

@@ -23,14 +23,14 @@ from mlrsnet.lab.recipes import (
     theory,
     time,
     transfer,
-    universal,
+    universal_lstm,
     width,
 )
 from mlrsnet.lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
-OURS = (sensitivity, attribution, horizon, universal, proof, larger)
+OURS = (sensitivity, attribution, horizon, universal_lstm, proof, larger)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
 STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlrsnet import _check
 from mlrsnet.lab.spec import RunSpec
-from mlrsnet.metatrain import COMPAT
+from mlrsnet.meta.authors import COMPAT
 
 AUTHORS_EVERY = 300
 
@@ -20,7 +20,7 @@ AUTHORS_EVERY = 300
 class Departure:
     """Where the authors' program departs from the paper; `task` and `model` are the options that make the lab do so.
 
-    Without them, the departure's name is one of `MetaTrainer`'s `compat`.
+    Without them, the departure's name is one of `MetaTrainer`'s `Departures`.
     """
 
     paper: str

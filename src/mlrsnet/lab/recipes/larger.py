@@ -7,7 +7,7 @@ from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.proof import LEARNED, decays, learned, rivals
 from mlrsnet.lab.recipes.proof_tasks import LARGER, SMOKE
 
-DEFAULT = "Universal 2"
+DEFAULT = "Universal"
 RIVALS = ("One relative size", "Schedule-Free")
 TIMES = (0.3, 1, 3, 10)
 """The grid of the linear decays, in multiples of the task's usual LR."""

@@ -7,22 +7,23 @@ defaults: nothing of them is tuned. Scale short needs no GPU: 18 tasks, seconds 
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet._files import hub
-from mlrsnet._files.names import SUFFIX
+from mlrsnet.files import hub
+from mlrsnet.files.names import SUFFIX
 from mlrsnet.lab.recipes.base import Cell, Recipe
 from mlrsnet.lab.recipes.proof_tasks import TASKS, Task
 from mlrsnet.lab.recipes.rows import WARMUP, named
 from mlrsnet.lab.spec import RunSpec
 
 LEARNED = {
-    "Universal 2": "universal-2",
     "Universal": "universal",
-    "Universal, relative": "universal-relative",
+    "Universal LSTM": "universal-lstm",
 }
 """Rows of learned schedules: a name, the path of a .safetensors file, or hf://owner/name. A new one is one line."""
 
-VALIDATED, LEAST_EPOCHS = "Universal 2, validated", 5
+VALIDATED, LEAST_EPOCHS = "Universal, validated", 5
 """With fewer epochs the first cut would come after the end."""
+
+UNTOLD = "Universal, without losses"
 
 KINDS = ("cosine", "linear")
 TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
@@ -88,10 +89,15 @@ def learned(row: str, task: Task, schedule: str) -> Cell:
 
 def validated(task: Task) -> Cell:
     """The default, which also reads the validation loss after every epoch."""
-    cell = learned(VALIDATED, task, LEARNED["Universal 2"])
+    cell = learned(VALIDATED, task, LEARNED["Universal"])
     if cell.spec is None:
         return cell
     return replace(cell, spec=replace(cell.spec, schedule_options={**cell.spec.schedule_options, "validate": True}))
+
+
+def untold(task: Task) -> Cell:
+    """The default, which is told no loss."""
+    return named(UNTOLD, task.name, task.spec, LEARNED["Universal"], tells_loss=False)
 
 
 def _d_adapted(spec: RunSpec) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def _d_adapted(spec: RunSpec) -> dict[str, Any]:
 def _cells(task: Task) -> list[Cell]:
     return [
         *(learned(row, task, schedule) for row, schedule in LEARNED.items()),
+        untold(task),
         *([validated(task)] if task.spec.epochs >= LEAST_EPOCHS else []),
         *(Cell(row, task.name, spec) for row, spec in (decays(task) | rivals(task)).items()),
     ]
@@ -124,7 +131,8 @@ RECIPE = Recipe(
             "on Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning on the same, 0.01 "
             "for prices in dollars. Choose by validation.",
             "One relative size: every step is 8.7 % of the weights' length, measured, in a linear decay with 5 % warm-up.",
-            "Universal 2, validated: it reads the validation loss after every epoch (LearnedLR.validate); only where there are at "
+            "Universal, without losses: it is told none, as where a loop has no call of LearnedLR.step.",
+            "Universal, validated: it reads the validation loss after every epoch (LearnedLR.validate); only where there are at "
             "least 5. The decays are chosen by the same data.",
             "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
             "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "

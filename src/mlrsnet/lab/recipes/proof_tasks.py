@@ -7,8 +7,8 @@ of it. Prices in dollars need larger ones: Adam moves an output by about its LR 
 from dataclasses import dataclass
 from typing import Any
 
-from mlrsnet.lab.recipes import universal
-from mlrsnet.lab.recipes.universal import LSTM, RESNET, SIXTEEN, SMALL, USUAL_LR
+from mlrsnet.lab.recipes import universal_lstm
+from mlrsnet.lab.recipes.universal_lstm import LSTM, RESNET, SIXTEEN, SMALL, USUAL_LR
 from mlrsnet.lab.spec import RunSpec
 
 Fields = dict[str, Any]
@@ -166,7 +166,7 @@ FINE_TUNING = (
         **CNN,
     ),
 )
-SEVEN = tuple(Task(one.name, one.spec, one.lr, one.warmup_steps) for one in universal.SCALES["short"])
+SEVEN = tuple(Task(one.name, one.spec, one.lr, one.warmup_steps) for one in universal_lstm.SCALES["short"])
 SHORT = (*SEVEN, *TABLES, *SENTENCES, *PICTURES, *FINE_TUNING)
 
 LARGER = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet._files import names
+from mlrsnet.files import names
 from mlrsnet.lab.recipes.base import UNSCALED, Cell, Choice
 from mlrsnet.lab.spec import RunSpec
 
@@ -137,18 +137,18 @@ def cosine(base: RunSpec, column: str, row: str = COSINE) -> Cell:
     return Cell(row, column, replace(base, schedule="cosine", schedule_options=WARMUP))
 
 
-READY_MADE = {"Authors' checkpoints": "official", "Universal": "universal"}
+READY_MADE = {"Authors' checkpoints": "official", "Universal LSTM": "universal-lstm"}
 SHIPPED = "MLR-SNet, shipped"
 SHIPPED_NOTE = (
     "Beside the paper's rows: a cosine after a warm-up of 5 %, with momentum for pictures; and, over plain SGD and learned before, "
     "the shipped `cifar10-resnet18`, which Algorithm 1 left on CIFAR-10 with ResNet-18 and which is the same at every scale, the "
-    "authors' checkpoints, and the shipped default."
+    "authors' checkpoints, and the shipped `universal-lstm`, version 1 of the default."
 )
 
 
 def named(row: str, column: str, base: RunSpec, schedule: str, **more: Any) -> Cell:
     """A schedule that already exists, with more options; a missing one leaves its cell empty."""
-    if schedule in names.available():
+    if schedule in names.list_schedules():
         options = {"schedule": schedule, **more}
         return Cell(row, column, replace(base, schedule="learned", schedule_options=options))
     how = ": `mlrsnet schedules import` adds the authors' checkpoints" if schedule == "official" else ""
@@ -156,7 +156,7 @@ def named(row: str, column: str, base: RunSpec, schedule: str, **more: Any) -> C
 
 
 def ready_made(base: RunSpec, column: str) -> list[Cell]:
-    """More rows than the paper's: the authors' published networks and the shipped default, over plain SGD."""
+    """More rows than the paper's: the authors' published networks and version 1 of the default, over plain SGD."""
     return [named(row, column, base, schedule) for row, schedule in READY_MADE.items()]
 
 

@@ -22,11 +22,10 @@ from mlrsnet.lab.recipes.rows import (
 )
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
-FROM_TEXT, OVER_ADAM = "MLR-SNet, shipped, from text", "Universal, over Adam"
-RELATIVE, RELATIVE_OVER_ADAM = "Universal, relative", "Universal, relative, over Adam"
+FROM_TEXT, OVER_ADAM = "MLR-SNet, shipped, from text", "Universal LSTM, over Adam"
 TEXT_NOTE = (
     f"{FROM_TEXT}: the shipped `ptb-lstm`, which Algorithm 1 left on Penn Treebank with 2 layers. {OVER_ADAM}: Adam as the paper "
-    f"has it for text. {RELATIVE}: the shipped `universal-relative`, whose steps are parts of the weights' length."
+    "has it for text."
 )
 
 
@@ -51,9 +50,7 @@ def cells(scale: str) -> list[Cell]:
         cosine(text, column),
         *shipped(text, column),
         named(FROM_TEXT, column, text, "ptb-lstm"),
-        named(OVER_ADAM, column, adam, "universal"),
-        named(RELATIVE, column, text, "universal-relative"),
-        named(RELATIVE_OVER_ADAM, column, adam, "universal-relative"),
+        named(OVER_ADAM, column, adam, "universal-lstm"),
     ]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet import _check
-from mlrsnet._files.untrusted import LARGEST_LINES, read_bytes
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import LARGEST_LINES, read_bytes
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.records.text import loads
 
 COPY = "record.copy.json"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mlrsnet._files.untrusted import reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.records import copies
 from mlrsnet.lab.records.record import Record, check
 from mlrsnet.lab.records.text import dumps, lines, loads

@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlrsnet._files.untrusted import LARGEST_LINES, inside, read_text, reason
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import LARGEST_LINES, inside, read_text, reason
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.records import copies
 from mlrsnet.lab.records import folder as files
 from mlrsnet.lab.records.record import Record, check

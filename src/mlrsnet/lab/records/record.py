@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlrsnet._files.untrusted import one_line
+from mlrsnet.files.untrusted import one_line
 
 FORMAT = 1
 RUNNING, FINISHED, INTERRUPTED, FAILED, DIVERGED = "running", "finished", "interrupted", "failed", "diverged"

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from mlrsnet._files.untrusted import parse_json
+from mlrsnet.files.untrusted import parse_json
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.writing import write_atomically
 from mlrsnet.lab.report.gather import gather
 from mlrsnet.lab.report.markdown import markdown
 from mlrsnet.lab.report.page import page

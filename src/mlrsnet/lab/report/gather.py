@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlrsnet._files.untrusted import read_json, reason
+from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet.lab import records
 from mlrsnet.lab.records import RECIPE, STUDY
 from mlrsnet.lab.report.numbers import Stat, number

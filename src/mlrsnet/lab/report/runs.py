@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mlrsnet._files.storage import ScheduleError
+from mlrsnet.files.storage import ScheduleError
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import number
@@ -148,7 +148,7 @@ class Run:
         if folder is None or not (folder / records.SCHEDULE).is_file():
             return []
         try:
-            phases = Schedule.load(folder / records.SCHEDULE).phases
+            phases = Schedule.read(folder / records.SCHEDULE).phases
         except ScheduleError:
             return []
         losses = torch.full((ALONE_STEPS,), ALONE_LOSS)

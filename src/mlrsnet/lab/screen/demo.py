@@ -9,8 +9,6 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mlrsnet.horizon import Comparison
-from mlrsnet.horizon.comparison import paired
 from mlrsnet.lab.demo import (
     FULL_HORIZON,
     LR_GRID,
@@ -23,6 +21,8 @@ from mlrsnet.lab.demo import (
     transfer,
 )
 from mlrsnet.lab.devices import resolve
+from mlrsnet.lab.horizon import Comparison
+from mlrsnet.lab.horizon.comparison import paired
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.screen.demo_picture import draw
 from mlrsnet.lab.screen.meta_training import MetaTrainingBar

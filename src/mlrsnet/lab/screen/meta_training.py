@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from mlrsnet.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.board import Board, MetaTrainingBoard
 from mlrsnet.lab.executors import Executor
+from mlrsnet.lab.horizon import Comparison, HorizonTrainer
 from mlrsnet.lab.meta_specs import GreedySpec, HorizonSpec, MetaSpec
 from mlrsnet.lab.meta_training import before_this_process, learn_greedy, learn_horizon
 from mlrsnet.lab.screen.progress import Bar, bars
@@ -78,7 +78,7 @@ class MetaTrainingBar:
         """Update it after a generation."""
         line = trainer.history[-1]
         if self.task is None:
-            self.task = self.progress.add_task(self.title, total=trainer.generations, now="")
+            self.task = self.progress.add_task(self.title, total=trainer.evolution.generations, now="")
             self.shown = before_this_process(trainer)
         for found in trainer.comparisons[self.shown :]:
             self.progress.console.print(comparison_line(found), markup=False, highlight=False, soft_wrap=True)

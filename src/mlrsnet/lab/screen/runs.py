@@ -5,7 +5,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from mlrsnet._files.untrusted import printable
+from mlrsnet.files.untrusted import printable
 from mlrsnet.lab import records
 from mlrsnet.lab.records import Record
 from mlrsnet.lab.report.numbers import count_text

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from mlrsnet import _check
-from mlrsnet.horizon.measured import STRUCTURES
+STRUCTURES = ("absolute", "weighted")
+"""What can be trained: an LR, and steps of a share of the weights' length. Kept tables have other ones."""
 
 SIZES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 READING = (0.1, 3.0)
 """Powers of the fall and the rise of the loss."""
 
 LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""For plain SGD; carried over to other optimizers by `gamma.optimizer_scale`."""
+"""For plain SGD; carried over to other optimizers by `ranges.optimizer_scale`."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A linear decay with 5 % warm-up, times powers of the fall and the rise of the loss; see `_features.Level`.
+    """The equation of `default`, with numbers of its own.
 
-    structure: see `horizon.measured`. size: r, or the LR of plain SGD if absolute. fall, rise: q and p; 0 does not read the
-    loss. wait: k; 1 does not wait for the loss to fall.
+    structure: one of `STRUCTURES`. size: r, or the LR of plain SGD if absolute. fall, rise: powers; 0 does not read the loss.
+    wait: the share of its steps that it keeps to until the loss has fallen; 1 does not wait.
     """
 
     structure: str
@@ -34,18 +34,16 @@ class Column:
     def parse(cls, text: str) -> "Column":
         """The reverse of `str`.
 
-        >>> Column.parse("together|0.04|0.25|0")
-        Column(structure='together', size=0.04, fall=0.25, rise=0.0, wait=1.0)
+        >>> Column.parse("weighted|0.04|0.25|0")
+        Column(structure='weighted', size=0.04, fall=0.25, rise=0.0, wait=1.0)
         """
         try:
             structure, *numbers = text.split("|")
-            found = cls(structure, *map(float, numbers))
+            return cls(structure, *map(float, numbers))
         except (TypeError, ValueError):
             raise ValueError(
-                f"a column must be 'structure|size|fall|rise', such as together|0.04|0.25|0, got {text!r}"
+                f"a column must be 'structure|size|fall|rise', such as weighted|0.04|0.25|0, got {text!r}"
             ) from None
-        _check.one_of("structure", structure, STRUCTURES)
-        return found
 
 
 def grid() -> tuple[Column, ...]:

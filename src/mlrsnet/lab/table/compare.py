@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mlrsnet.lab.table.file import Table
-from mlrsnet.lab.table.law import (
-    OBSERVED,
-    PROBE,
-    cross_validated,
-    features,
-    fit,
-    network_cross_validated,
-    responses,
-)
+from mlrsnet.lab.table.law import cross_validated, features, fit, network_cross_validated, responses
 
 LAWS: tuple[tuple[str, ...], ...] = (
     (),
@@ -26,9 +18,6 @@ LAWS: tuple[tuple[str, ...], ...] = (
     ("horizon", "parameters", "depth", "epochs"),
 )
 """What each power law knows before the training, beside a constant."""
-
-SEEN = tuple((*LAWS[3], *seen) for seen in (*((name,) for name in OBSERVED), tuple(OBSERVED)))
-"""The same with what the first tenth of the training shows: one observation each, and all of them."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +53,12 @@ class Judged:
         return f": {math.exp(size):.3f}{factors}"
 
 
-def laws(table: Table) -> tuple[tuple[str, ...], ...]:
-    """What laws can know on this table. Observations need the column of the probe."""
-    return (*LAWS, *SEEN) if PROBE in table.columns else LAWS
-
-
 def compare(table: Table) -> Iterator[Judged]:
     """All laws, for every structure and pair of powers that the table has."""
     families = [kind["family"] for kind in table.kinds]
     for (structure, fall, rise), response in responses(table).items():
         name = f"{structure}, fall^{fall:g}, rise^{rise:g}" if fall or rise else structure
-        for knows in laws(table) if structure != "absolute" else LAWS[:2]:
+        for knows in LAWS if structure != "absolute" else LAWS[:2]:
             x = features(table, knows)
             yield Judged(name, cross_validated(x, response, families), knows, fit(x, response))
         if structure != "absolute":

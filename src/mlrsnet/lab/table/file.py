@@ -9,21 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mlrsnet._files.archives import load_arrays
-from mlrsnet._files.fallback import DamagedError, read_newest
-from mlrsnet._files.seals import sealed
-from mlrsnet._files.untrusted import parse_json
-from mlrsnet._files.writing import write_atomically
+from mlrsnet.files.untrusted import parse_json
+from mlrsnet.lab.files import fallback
+from mlrsnet.lab.files.archives import load_arrays
+from mlrsnet.lab.files.fallback import DamagedError
 
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
 """Between which shares of the training the mean loss is kept."""
 
-PARTS = ("kinds", "facts", "fitness", "losses", "early")
+PARTS = ("kinds", "facts", "fitness", "losses")
 
-EARLY = ("cosine", "growth", "x")
-"""Early observations; see `horizon.measured`."""
-
-NUMBERS: dict[str, tuple[int, ...]] = {"fitness": (), "losses": (len(EDGES) - 1,), "early": (len(EARLY),)}
+NUMBERS: dict[str, tuple[int, ...]] = {"fitness": (), "losses": (len(EDGES) - 1,)}
 """Arrays with a number for each row and column, and their further dimensions."""
 
 
@@ -35,7 +31,6 @@ class Row:
     facts: dict[str, Any]
     fitness: np.ndarray
     losses: np.ndarray
-    early: np.ndarray
 
 
 @dataclass
@@ -44,7 +39,7 @@ class Table:
 
     columns: as `Column` writes them. kinds: what decides each training. facts: what is known before it starts.
     fitness: (rows, columns) at the end, on held-out data; infinite where it diverged. losses: (rows, columns, parts) mean
-    training loss between `EDGES`. early: (rows, columns, 3), see `EARLY`, at a tenth of the training.
+    training loss between `EDGES`.
     """
 
     columns: list[str]
@@ -52,7 +47,6 @@ class Table:
     facts: list[dict[str, Any]] = field(default_factory=list)
     fitness: list[np.ndarray] = field(default_factory=list)
     losses: list[np.ndarray] = field(default_factory=list)
-    early: list[np.ndarray] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -65,7 +59,7 @@ class Table:
     def add(self, row: Row) -> None:
         """Put a row before the first one with a larger number, so that the file does not depend on which was done first."""
         place = next((at for at, kind in enumerate(self.kinds) if kind["number"] > row.kind["number"]), len(self))
-        for name, value in zip(PARTS, (row.kind, row.facts, row.fitness, row.losses, row.early), strict=True):
+        for name, value in zip(PARTS, (row.kind, row.facts, row.fitness, row.losses), strict=True):
             getattr(self, name).insert(place, value)
 
     def save(self, path: Path) -> None:
@@ -78,15 +72,14 @@ class Table:
             facts=np.array([json.dumps(fact) for fact in self.facts], dtype=str),
             fitness=np.array(self.fitness, dtype=np.float32),
             losses=np.array(self.losses, dtype=np.float32),
-            early=np.array(self.early, dtype=np.float32),
         )
-        write_atomically(path, sealed(file), keep_previous=True)
+        fallback.write(path, file)
 
     @classmethod
     def load(cls, path: Path) -> "Table":
         """Read the file, or the one before it if it is damaged. They hold numbers and text only."""
         try:
-            return read_newest(path, _read)
+            return fallback.read_newest(path, _read)
         except DamagedError as error:
             raise error.told("a table", "delete {it}, and make it again") from None
 
@@ -107,7 +100,7 @@ def _table(kept: Mapping[str, np.ndarray]) -> Table:
     found = [_object(text) for text in kinds]
     if not all(isinstance(kind.get("number"), int) for kind in found):
         raise ValueError("every kind must have a number, got one without")
-    return Table(columns, found, [_object(text) for text in facts], *(list(kept[name]) for name in NUMBERS))
+    return Table(columns, found, [_renamed(_object(text)) for text in facts], *(list(kept[name]) for name in NUMBERS))
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -115,6 +108,14 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"kinds and facts must be objects, got {text[:40]!r}")
     return found
+
+
+def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts as `sensors.read_facts` calls them. Older tables counted new gains of norms, `fresh`, and used ones, `trained`."""
+    if "fresh" not in facts:
+        return facts
+    new, used = facts.pop("fresh"), facts.pop("trained")
+    return facts | {"depth": 1 if new + used else max(1, facts["matrices"]), "is_trained": used > new}
 
 
 def merged(tables: Sequence[Table]) -> Table:

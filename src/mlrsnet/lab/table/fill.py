@@ -9,23 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet._files.fallback import exists
-from mlrsnet.baselines.hand_designed import factors
-from mlrsnet.horizon.fitness import find_fitness
-from mlrsnet.horizon.policies import Decays
-from mlrsnet.horizon.pool import Pool
-from mlrsnet.horizon.task import Task
 from mlrsnet.lab import datasets
 from mlrsnet.lab.executors import Crew, Done, Here, Place, Work
+from mlrsnet.lab.files.fallback import exists
+from mlrsnet.lab.horizon.fitness import find_fitness
+from mlrsnet.lab.horizon.pool import Pool
+from mlrsnet.lab.horizon.run import Run
+from mlrsnet.lab.horizon.task import Task
 from mlrsnet.lab.lock import held_file
 from mlrsnet.lab.signals import PoliteStop
 from mlrsnet.lab.table.columns import Column
 from mlrsnet.lab.table.facts import weight_facts
-from mlrsnet.lab.table.file import EARLY, EDGES, Row, Table
+from mlrsnet.lab.table.file import EDGES, Row, Table
 from mlrsnet.lab.table.kinds import Kind
+from mlrsnet.lab.table.policy import Sizes
 
 SAVE_SECONDS = 20.0
-WARMUP = 0.05
 
 OnRow = Callable[[Kind, np.ndarray], None]
 
@@ -100,23 +99,15 @@ def train_row(where: Place, kind: Kind, columns: Sequence[Column], root: Path) -
     """Train a kind under every column, in whichever process."""
     task, device = kind.task(root), torch.device(where.device)
     network = task.fresh_model()
-    pool = Pool(lambda trainings: _policy(columns, task.total_steps, device), device)
-    shape = torch.tensor(factors("linear", task.total_steps, 1, warmup=WARMUP))
-    group = next(iter(pool.train([task], [shape.expand(len(columns), -1)], find_fitness("calibrated"))))
-    trained, state = group.trained, group.training.population.state
+    pool = Pool(lambda trainings: Sizes(columns, device), Run(device))
+    group = next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("calibrated"))))
+    trained = group.trained
     return Row(
         kind.to_dict(),
         {**weight_facts(p for p in network.parameters() if p.requires_grad), **_data_facts(task)},
         torch.where(torch.isfinite(trained.fitness), trained.fitness, torch.inf).cpu().numpy(),
         _in_parts(trained.losses).cpu().numpy(),
-        torch.stack([state[f"early_{name}"] for name in EARLY], dim=1).cpu().numpy(),
     )
-
-
-def _policy(columns: Sequence[Column], total_steps: int, device: torch.device) -> Decays:
-    sizes = torch.tensor([column.size for column in columns], device=device)
-    powers = torch.tensor([(column.fall, column.rise, column.wait) for column in columns], device=device)
-    return Decays(sizes, powers, [column.structure for column in columns], total_steps)
 
 
 def _data_facts(task: Task) -> dict[str, float]:

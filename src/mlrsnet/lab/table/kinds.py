@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mlrsnet.horizon import Data, Task
-from mlrsnet.horizon.sampler import log_uniform, pick
-from mlrsnet.horizon.seeds import generator
 from mlrsnet.lab import models
 from mlrsnet.lab.datasets import data_root, r_tables
+from mlrsnet.lab.horizon import Data, Task
+from mlrsnet.lab.horizon.sampler import log_uniform, pick
+from mlrsnet.lab.horizon.seeds import generator
 from mlrsnet.lab.models.small_pictures import depthwise_net, residual_net
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet.lab.models.transformer import INIT_STD

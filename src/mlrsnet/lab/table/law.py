@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlrsnet.lab.table.columns import READING, Column
-from mlrsnet.lab.table.file import EDGES, Table
+from mlrsnet.lab.table.columns import Column
+from mlrsnet.lab.table.file import Table
 
 NEAR_0, LARGEST = 0.05, 9.0
 """Keep trainings that end near a loss of 0, and those that diverge, from dominating the mean."""
@@ -86,49 +86,21 @@ def responses(table: Table) -> dict[tuple[str, float, float], Response]:
 Known = Callable[[dict[str, Any], dict[str, Any]], float]
 
 
-def _normalises(facts: dict[str, Any]) -> bool:
-    return bool(facts["fresh"] + facts["trained"])
-
-
 FEATURES: dict[str, Known] = {
     "horizon": lambda kind, facts: math.log(kind["total_steps"] / 500),
-    "depth": lambda kind, facts: 0.0 if _normalises(facts) else math.log(max(1.0, facts["matrices"] / 4)),
-    "fan_in": lambda kind, facts: 0.0 if _normalises(facts) else math.log(facts["fan_in"] / 64),
-    "trained": lambda kind, facts: float(facts["trained"] > facts["fresh"]),
+    "depth": lambda kind, facts: math.log(max(1.0, facts["depth"] / 4)),
+    "trained": lambda kind, facts: float(facts["is_trained"]),
     "parameters": lambda kind, facts: math.log(facts["parameters"] / 1e4),
     "epochs": lambda kind, facts: math.log(max(1.0, facts["epochs"])),
 }
 """What a law may know before the training, as logarithms that are 0 for an ordinary one."""
 
-PROBE = f"weighted|0.04|{READING[0]:g}|{READING[1]:g}|1"
-"""The column, from the middle of the sizes, under which the first tenth of a training is watched."""
-
-OBSERVED: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "cosine": lambda losses, early: math.log(max(1.0 - float(early[0]), 1e-3)),
-    "growth": lambda losses, early: 10 * math.log(float(early[1])),
-    "step": lambda losses, early: math.log(max(float(early[2]), 1e-6)),
-    "level": lambda losses, early: math.log(float(losses[EDGES.index(0.1) - 1] / losses[0])),
-    "trend": lambda losses, early: math.log(float(losses[EDGES.index(0.1) - 1] / losses[EDGES.index(0.05) - 1])),
-}
-"""What a law may see in the first tenth of a training: the cosine of successive steps (as log(1 - cosine)), the growth of the
-weights, the length of a step at an LR of 1, how far the loss has fallen, and how fast it falls then.
-"""
-
 
 def features(table: Table, names: Sequence[str]) -> Tensor:
-    """(rows, 1 + names): a constant and the features, of `FEATURES` or `OBSERVED`."""
-    columns = [torch.ones(len(table)), *(_feature(table, name) for name in names)]
-    return torch.stack(columns, dim=1)
-
-
-def _feature(table: Table, name: str) -> Tensor:
-    if name in FEATURES:
-        known = zip(table.kinds, table.facts, strict=True)
-        return torch.tensor([FEATURES[name](kind, facts) for kind, facts in known])
-    column = table.columns.index(PROBE)
-    seen = zip(table.losses, table.early, strict=True)
-    found = torch.tensor([OBSERVED[name](losses[column], early[column]) for losses, early in seen])
-    return found - found.median()
+    """(rows, 1 + names): a constant and some of `FEATURES`."""
+    known = list(zip(table.kinds, table.facts, strict=True))
+    columns = [torch.tensor([FEATURES[name](kind, facts) for kind, facts in known]) for name in names]
+    return torch.stack([torch.ones(len(table)), *columns], dim=1)
 
 
 def fit(x: Tensor, response: Response, *, steps: int = 200, shrink: float = 1e-3) -> Tensor:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from mlrsnet.horizon.seeds import generator
-from mlrsnet.horizon.task import Task
+from mlrsnet.lab.horizon.seeds import generator
+from mlrsnet.lab.horizon.task import Task
 from mlrsnet.lab.table.kinds import FAMILIES, draw
 
 FIRST = 1_000_000

@@ -20,7 +20,8 @@ from torch import Tensor
 from mlrsnet import _check
 from mlrsnet.lab.theory.bounds import Decay, MetaAdam, initial_lr
 from mlrsnet.lab.theory.problems import Noise, Problem
-from mlrsnet.nets import ScheduleNet, predict
+from mlrsnet.nets import ScheduleNet
+from mlrsnet.ops import DEVICE
 
 Moments = tuple[dict[str, Tensor], dict[str, Tensor]]
 
@@ -133,7 +134,7 @@ def _virtual_step(net: ScheduleNet, problem: Problem, progress: float, largest_l
     """phi, w, v, state -> grad F(phi), (F(phi), (w_hat, LR, next state)), for every run at once."""
 
     def val_loss(phi: dict[str, Tensor], w: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        p, state = predict(net, problem.loss(w), progress, state, phi)
+        p, state = net.predict(phi, problem.loss(w), progress, state, DEVICE)
         w_hat = w - largest_lr * p * v
         return problem.loss(w_hat), (w_hat, largest_lr * p, state)
 

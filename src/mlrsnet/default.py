@@ -1,0 +1,252 @@
+"""The default schedule: from what is known of a network and seen of its training to the LR of the next step.
+
+    alpha_t = r c(m) course(u) waits rise level^q / sqrt(mean of x)
+
+    r        the law: by which share of their length the weights move in a step, at the height of the training
+                 r = 0.13 (T / 500)^-0.1 (n / 10,000)^-0.19 max(1, L / 4)^-1.2
+             T: steps of the training. n: numbers that are trained. L: matrices, where none is followed by a norm; else 1
+    c(m)     sqrt((1 - m) / (1 + m)), m the momentum or beta_1: see `_optimizers.noise_scale`
+    course   a warm-up over 5 % of the training, then a straight fall
+    level    average loss / first loss; at most 1
+    rise     (lowest level / level)^3, at least 0.1: shorter steps where the loss grows
+    waits    a network that was trained before keeps to a tenth of its steps until the loss has fallen; else 1
+    x        |step at an LR of 1|^2 / |weights|^2, of each step so far, see `sensors.Steps`. The mean is exponential, over a
+             tenth of the training. Where the step is the gradient itself, as in plain SGD, x counts at least as it is now
+
+Without a loss, level and rise are 1. So `LearnedLR` needs none.
+
+r was chosen by hand on 109 small trainings, among the laws that give 0.025 to 0.045 on five networks 100 to 1,000 times larger;
+q on 48 of them. Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from mlrsnet._optimizers import noise_scale
+from mlrsnet.law import NOT_FINITE, Facts, Seen
+from mlrsnet.ops import HOST, Operations
+from mlrsnet.plan import Plan
+from mlrsnet.sensors import Steps
+
+NAME = "universal"
+"""What the default is called."""
+
+USUAL_STEPS, USUAL_SIZE, USUAL_DEPTH = 500, 10_000, 4
+"""For which r is its constant."""
+
+WINDOW = 0.1
+"""Of the training: how far the mean of x looks back. So many steps would mean something else in every training."""
+
+WARMUP = 0.05
+"""The share of a training over which the LR rises to its full height; it begins at a hundredth of it."""
+
+LEVEL_WINDOW, LEVEL_STEPS = 0.05, 10
+"""The level of the loss looks back over this share of the training, and at least over this many losses."""
+
+SETTLED = 0.3
+"""A level has settled when it has seen this share of its window."""
+
+MARGIN = 0.1
+"""A loss that falls by no more than this share may be noise."""
+
+SPIKE = 100.0
+"""A loss counts as at most this many times the first: a single spike must not hide what follows."""
+
+SMALLEST_LEVEL = 1e-4
+
+SHORTEST_RISE = 0.1
+"""The share of its length that a step keeps however far the loss has risen: a training that blew up must not stand still there."""
+
+
+class Mean(NamedTuple):
+    """Of x: sum / weight. `doubled` counts steps in low precision that moved nothing before anything was known."""
+
+    sum: Any = 0.0
+    weight: Any = 0.0
+    doubled: Any = 0.0
+
+    def after(self, x: Any, planned: Any, is_low: bool, o: Operations) -> "Mean":
+        """With one more step. One that moved nothing or is not finite counts nothing."""
+        counts, zero = (x > 0) & (x < math.inf), 0.0 * self.sum
+        fresh = o.where(counts, 1 - o.exp(-1 / (WINDOW * planned)) + zero, zero)
+        doubled = self.doubled + ((x == 0) & (self.weight == 0)) if is_low else self.doubled
+        return Mean(
+            self.sum + fresh * (o.where(counts, x, zero) - self.sum), self.weight + fresh * (1 - self.weight), doubled
+        )
+
+    def value(self, seen: Seen, o: Operations) -> Any:
+        """The mean of x; before anything was measured, the guess for a first step, which doublings make smaller. NaN for none."""
+        is_known = self.weight > 0
+        mean = self.sum / o.where(is_known, self.weight, 1.0 + 0.0 * self.weight)
+        mean = o.where(is_known, mean, seen.guess * 0.25**self.doubled)
+        mean = o.where(seen.now > mean, seen.now + 0.0 * mean, mean)
+        return o.where(mean > 0, mean, math.nan + 0.0 * mean)
+
+
+class Level(NamedTuple):
+    """The level of the loss: its average divided by the first loss.
+
+    first: the first loss that is not 0; 0 before it. ended: 1 after a negative one, since ratios of such losses mean nothing.
+    before: the progress at the last loss. sum, weight: of the average. now: the level; 1 while it is not known. settled: the
+    level when its average had settled, lowest: the lowest one since then; 0 before.
+    """
+
+    first: Any = 0.0
+    ended: Any = 0.0
+    before: Any = 0.0
+    sum: Any = 0.0
+    weight: Any = 0.0
+    now: Any = 1.0
+    settled: Any = 0.0
+    lowest: Any = 0.0
+
+    def after(self, loss: Any, progress: Any, o: Operations) -> "Level":
+        """With one more loss. One that is 0 or not finite is not read, and none after a negative one."""
+        zero, told = 0.0 * self.sum, o.isfinite(loss)
+        loss = o.where(told, loss, zero)
+        reads, ends = (loss > 0) & (self.ended == 0), (loss < 0) | (self.ended > 0)
+        first = o.where((self.first == 0) & reads, loss, self.first)
+        passed = o.clamp(progress - self.before, 0.0, LEVEL_WINDOW / LEVEL_STEPS)
+        fresh = o.where(reads, 1 - o.exp(-passed / LEVEL_WINDOW), zero)
+        sum_ = self.sum + fresh * (o.smaller(loss, SPIKE * first) - self.sum)
+        weight = self.weight + fresh * (1 - self.weight)
+        one = 1.0 + zero
+        known = (weight > 0) & (first > 0)
+        level = o.clamp(o.where(known, sum_, one) / o.where(known, weight * first, one), SMALLEST_LEVEL, SPIKE)
+        settles = weight > SETTLED
+        lowest = o.where(settles & ((self.lowest == 0) | (level < self.lowest)), level, self.lowest)
+        return Level(
+            first=first,
+            ended=o.where(ends, one, zero),
+            before=o.where(told, progress + zero, self.before),
+            sum=sum_,
+            weight=weight,
+            now=level,
+            settled=o.where(settles & (self.settled == 0), level, self.settled),
+            lowest=o.where((loss < 0) & (lowest > 0), level, lowest),  # a rise just before must not count for ever
+        )
+
+    def rise(self, o: Operations) -> Any:
+        """lowest level / level."""
+        return o.clamp(o.where(self.lowest > 0, self.lowest, self.now) / self.now, SMALLEST_LEVEL, 1.0)
+
+    def gain(self, o: Operations) -> Any:
+        """How far the loss has fallen since its level had settled: 0 for a fall that may be noise, 1 for one to 0."""
+        settled = self.settled > 0
+        share = self.now / o.where(settled, self.settled, self.now)
+        return o.where(settled, 1 - share / (1 - MARGIN), 0.0 * share)
+
+
+class State(NamedTuple):
+    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall.
+    nonfinite: losses that were not finite.
+    """
+
+    step: Any
+    size: Any
+    caution: Any
+    nonfinite: Any
+    mean: Mean
+    level: Level
+
+
+@dataclass(frozen=True)
+class Default:
+    """The default schedule as a `Law`.
+
+    Args:
+        size: r of the usual training.
+        horizon_power, size_power, depth_power: how r follows from the steps, the size and the depth.
+        caution: the share of its steps that a network which was trained before keeps to at first.
+        fall: q, the power of the level.
+        rise: the power of lowest level / level.
+
+    >>> Default().size_of(Facts(parameters=10_000, depth=4), 500)
+    0.13
+    """
+
+    size: float = 0.13
+    horizon_power: float = -0.1
+    size_power: float = -0.19
+    depth_power: float = -1.2
+    caution: float = 0.1
+    fall: float = 0.1
+    rise: float = 3.0
+
+    name = NAME
+    needs_loss = False
+    num_phases = 1
+    knows_progress = True
+
+    def check(self, facts: Facts) -> None:
+        """See `Law`: it takes any facts."""
+
+    def sensor(self, device: torch.device | None) -> Steps:
+        """See `Law`."""
+        return Steps(device)
+
+    def on(self, device: torch.device) -> "Default":
+        """See `Law`: it is the same for tensors."""
+        return self
+
+    def size_of(self, facts: Facts, total_steps: float = USUAL_STEPS) -> float:
+        """r."""
+        horizon = (total_steps / USUAL_STEPS) ** self.horizon_power
+        size = (max(1, facts.parameters) / USUAL_SIZE) ** self.size_power
+        return float(self.size * horizon * size * max(1.0, facts.depth / USUAL_DEPTH) ** self.depth_power)
+
+    def begin(self, facts: Facts) -> State:
+        """Before the first step."""
+        return State(0, self.size_of(facts), self.caution if facts.is_trained else 1.0, 0, Mean(), Level())
+
+    def carry_over(self, group: dict[str, Any], facts: Facts) -> Any:
+        """c(m) of the main parameter group, in every step: a cycled momentum is followed."""
+        return noise_scale(group)
+
+    def advance(self, state: State, seen: Seen, plan: Plan, o: Operations = HOST) -> tuple[Any, State]:
+        """alpha_t, and what to remember if the step is taken; see the head of this file."""
+        u = plan.progress(state.step + 0.0 * state.size, o)  # torch divides whole numbers in float32
+        mean = state.mean.after(seen.x, plan.planned, seen.is_low, o)
+        level = state.level.after(seen.loss, u, o)
+        gain = level.gain(o)
+        waits = o.where(gain > state.caution, gain, state.caution + 0.0 * gain)
+        lr = (
+            state.size * (plan.planned / USUAL_STEPS) ** self.horizon_power * seen.scale
+            * course(u, o)
+            * waits
+            * o.clamp(level.rise(o) ** self.rise, SHORTEST_RISE, 1.0)
+            * o.clamp(level.now, SMALLEST_LEVEL, 1.0) ** self.fall
+            / o.sqrt(mean.value(seen, o))
+        )  # fmt: skip
+        nonfinite = state.nonfinite + o.invert(o.isfinite(seen.loss) | o.isnan(seen.loss))
+        return lr, State(state.step + 1, state.size, state.caution, nonfinite, mean, level)
+
+    def status(self, state: State) -> dict[str, Any]:
+        """What it has read of the losses, as Python numbers: for people."""
+        level = state.level
+        return {"level": level.now, "lowest_level": level.lowest or math.nan, "nonfinite": state.nonfinite}
+
+    def problems(self, state: State) -> dict[str, str]:
+        """See `Law`."""
+        return {"nonfinite": NOT_FINITE} if state.nonfinite else {}
+
+    def fits(self, group: dict[str, Any]) -> str:
+        """See `Law`: it measures what an optimizer does."""
+        return ""
+
+    def fingerprint(self) -> str:
+        """See `Law`: a digest of its numbers."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def course(u: Any, o: Operations = HOST) -> Any:
+    """A straight line from a hundredth up to 1 over the warm-up, then one from 1 down to 0, both at once.
+
+    >>> [round(course(u), 4) for u in (0.0, 0.025, 0.05, 0.5, 1.0)]
+    [0.01, 0.4875, 0.95, 0.5, 0.0]
+    """
+    return o.clamp(u / WARMUP, 0.01, 1.0) * (1 - u)

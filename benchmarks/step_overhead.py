@@ -141,7 +141,9 @@ def under(kind: str, training: Training) -> Callable[[], None]:
     learned = None
     if kind.startswith(("default", "untold", "lstm")):
         law: Law = paper_schedule() if kind.startswith("lstm") else Default()
-        learned = LearnedLR(optimizer, law, total_steps=STEPS, num_classes=10, max_lr=lr)  # no network is to be trained here
+        learned = LearnedLR(
+            optimizer, law, total_steps=STEPS, num_classes=10, max_lr=lr
+        )  # no network is to be trained here
     cosine = CosineAnnealingLR(optimizer, STEPS) if kind.startswith("cosine") else None
 
     def step() -> None:

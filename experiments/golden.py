@@ -164,9 +164,7 @@ def paper_cases() -> dict[str, Paper]:
         }
     given = {"num_classes": 10, "initial_loss": 2.5, "scale": 3.0, "min_lr": 0.05, "max_lr": 0.6}
     found |= {f"{name}/given": Paper(name, losses="broken", options=given) for name in ("lstm-3", "universal-lstm")}
-    found["universal-lstm/open"] = replace(
-        found["universal-lstm/sgd"], total_steps=0, events=((25, "anneal", 15),)
-    )
+    found["universal-lstm/open"] = replace(found["universal-lstm/sgd"], total_steps=0, events=((25, "anneal", 15),))
     return found
 
 
@@ -174,7 +172,9 @@ def official_cases() -> dict[str, Paper]:
     """Those of the authors' checkpoints."""
     usual = Paper("", losses="broken", options={"num_classes": 10})
     names = [name for name in SCHEDULES if name.startswith("official")]
-    found = {f"{name}/{one}": replace(usual, schedule=name, optimizer=one) for name in names for one in ("sgd", "adamw")}
+    found = {
+        f"{name}/{one}": replace(usual, schedule=name, optimizer=one) for name in names for one in ("sgd", "adamw")
+    }
     return found | {
         f"{name}/extend": replace(usual, schedule=name, total_steps=30, events=((20, "extend", 60),)) for name in names
     }
@@ -185,13 +185,17 @@ def in_double(schedule: Any) -> Any:
     return type(schedule)([copy.deepcopy(net).double() for net in schedule.phases], schedule.card)
 
 
-def play_paper(case: Paper, told: Iterable[float], lr: Any = 0.1, prepare: Callable[[Any], Any] = in_double) -> np.ndarray:
+def play_paper(
+    case: Paper, told: Iterable[float], lr: Any = 0.1, prepare: Callable[[Any], Any] = in_double
+) -> np.ndarray:
     """The LR of every step. `lr`: what the optimizer begins with, a float or a tensor. `prepare`: what is done to the schedule."""
     weight = Parameter(torch.ones(3, 2, device=lr.device if isinstance(lr, Tensor) else None))
     weight.grad = torch.ones_like(weight)
     optimizer = OPTIMIZERS[case.optimizer]([weight], lr=lr)
     make = core("scheduler").LearnedLR
-    schedule = make(optimizer, prepare(SCHEDULES[case.schedule]()), total_steps=case.total_steps or None, **case.options)
+    schedule = make(
+        optimizer, prepare(SCHEDULES[case.schedule]()), total_steps=case.total_steps or None, **case.options
+    )
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of losses that are not finite, or far outside
@@ -274,7 +278,9 @@ def watched_cases() -> dict[str, Watched]:
         "validation": replace(
             usual,
             optimizer="adamw",
-            events=tuple((t, "validate", v) for t, v in zip(range(5, 45, 5), (2, 1.5, 1.6, 1.7, 1.5, 1.4, 1.3, 1.6), strict=True)),
+            events=tuple(
+                (t, "validate", v) for t, v in zip(range(5, 45, 5), (2, 1.5, 1.6, 1.7, 1.5, 1.4, 1.3, 1.6), strict=True)
+            ),
         ),
         "limits": replace(usual, optimizer="adamw", options={"scale": 2.0, "min_lr": 1e-3, "max_lr": 4e-3}),
     }

@@ -31,8 +31,6 @@ import argparse
 import importlib
 import json
 import lzma
-import math
-import platform
 import sys
 import time
 import warnings
@@ -50,7 +48,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
-from mlrsnet import _groups, card, sensors
+from mlrsnet import _groups, sensors
 from mlrsnet._driver import Driver
 from mlrsnet._numbers import Limits
 from mlrsnet.default import Default
@@ -111,7 +109,9 @@ class Onlooker(Driver):
         self.numbers.lr = torch.full_like(self.numbers.lr, lr) if isinstance(self.numbers.lr, Tensor) else lr
 
 
-def compare(old: ModuleType, model: nn.Module, loss_of: Callable[[int], Tensor], kind: str, steps: int) -> dict[str, Any]:
+def compare(
+    old: ModuleType, model: nn.Module, loss_of: Callable[[int], Tensor], kind: str, steps: int
+) -> dict[str, Any]:
     """Train with the old core while today's looks on."""
     optimizer = OPTIMIZERS[kind](model.parameters(), lr=torch.tensor(LR))
     driver = old.LearnedLR(optimizer, "universal-2", total_steps=steps)
@@ -178,7 +178,15 @@ def cnn() -> nn.Module:
     parts: list[nn.Module] = []
     for a, b in ((1, 32), (32, 64), (64, 64)):
         parts += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU()]
-    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), *parts, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 34), nn.ReLU(), nn.Linear(34, 10))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        *parts,
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1024, 34),
+        nn.ReLU(),
+        nn.Linear(34, 10),
+    )
 
 
 def mlp() -> nn.Module:

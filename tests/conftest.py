@@ -18,7 +18,9 @@ from mlrsnet.law import Law
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
-pytest.register_assert_rewrite("commands", "lightning_fits", "methods", "runs")  # so that their failed asserts show values
+pytest.register_assert_rewrite(
+    "commands", "lightning_fits", "methods", "runs"
+)  # so that their failed asserts show values
 
 
 @pytest.fixture

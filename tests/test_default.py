@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from mlrsnet.gamma import Gamma
 from sklearn.datasets import load_diabetes
 from torch import nn
 from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
@@ -13,7 +14,6 @@ from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
 from experiments import second_universal
 from mlrsnet import LearnedLR
 from mlrsnet.card import Card
-from mlrsnet.gamma import Gamma
 from mlrsnet.nets import predict
 from mlrsnet.schedule import DEFAULT, Schedule
 

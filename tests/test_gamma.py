@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from mlrsnet.gamma import momentum_scale, optimizer_scale
 from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 
 from mlrsnet import Gamma, LearnedLR, LSTMNet, Schedule
 from mlrsnet._numbers import DEVICE
-from mlrsnet.gamma import momentum_scale, optimizer_scale
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from experiments import golden
 
 PAPER, OFFICIAL, DEFAULT = golden.paper_cases(), golden.official_cases(), golden.watched_cases()
@@ -66,7 +67,9 @@ def test_networks_in_single_precision_give_the_same(name: str, lr: str, on_devic
     check_paper(name, PAPER[name], 0.1 if lr == "float" else torch.tensor(0.1), lambda schedule: schedule, SINGLE)
 
 
-@pytest.mark.skipif(golden.OFFICIAL not in os.environ, reason=f"set {golden.OFFICIAL} to the folder with the authors' files")
+@pytest.mark.skipif(
+    golden.OFFICIAL not in os.environ, reason=f"set {golden.OFFICIAL} to the folder with the authors' files"
+)
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_the_authors_checkpoints_give_the_lrs_that_they_always_gave(name: str) -> None:
     check_paper(name, OFFICIAL[name], 0.1, golden.in_double, EQUAL)

@@ -6,14 +6,14 @@ import pytest
 import torch
 from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, batch_loss, make_data, make_model
+from mlrsnet._meta.lookahead import LINEAR, OpenStep
+from mlrsnet.metatrain import COMPAT
 from reference_meta import Algorithm1, hypergradient
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from mlrsnet import Gamma, LSTMNet, MetaTrainer, MLPNet
-from mlrsnet._meta.lookahead import LINEAR, OpenStep
-from mlrsnet.metatrain import COMPAT
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from cases import OPTIMIZERS
 from meta_setting import Setting, batch_loss
+from mlrsnet._meta.unroll import Unroll
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from mlrsnet import LSTMNet
-from mlrsnet._meta.unroll import Unroll
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

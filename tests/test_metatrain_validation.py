@@ -8,12 +8,12 @@ import pytest
 import torch
 from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, batch_loss, make_data, make_model
+from mlrsnet._meta.lookahead import no_trace
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from mlrsnet import LSTMNet, MetaTrainer
-from mlrsnet._meta.lookahead import no_trace
 
 
 def test_the_validation_pass_leaves_no_trace():

@@ -115,7 +115,9 @@ def test_extend_moves_the_phases_from_then_on(kind):
     lr.extend(8)
     assert lrs_for(lr, [1.0] * 6) == pytest.approx([0.5, 0.5] + [0.7] * 4, rel=1e-5)
     assert lr.total_steps == 8
-    with pytest.raises(ValueError, match="total_steps must be a whole number >= 8, got 7: a training can only get longer"):
+    with pytest.raises(
+        ValueError, match="total_steps must be a whole number >= 8, got 7: a training can only get longer"
+    ):
         lr.extend(7)
 
 
@@ -185,7 +187,12 @@ def test_a_cycled_momentum_is_followed(kind):
 
 
 def test_numpy_numbers_are_numbers(paper, kind):
-    options = {"num_classes": np.int32(5), "scale": np.float32(1), "initial_loss": np.float64(1.6), "min_lr": np.float32(0)}
+    options = {
+        "num_classes": np.int32(5),
+        "scale": np.float32(1),
+        "initial_loss": np.float64(1.6),
+        "min_lr": np.float32(0),
+    }
     lr = LearnedLR(sgd(kind()), paper, total_steps=np.int64(9), **options)
     lr.extend(np.int64(10))
     lrs_for(lr, [np.float64(1.5)])
@@ -277,9 +284,13 @@ class SizedStream(Stream):
         return 99
 
 
-@pytest.mark.parametrize("loader", [DataLoader(Stream()), DataLoader(SizedStream()), Stream(), iter([]), DataLoader([])], ids=repr)
+@pytest.mark.parametrize(
+    "loader", [DataLoader(Stream()), DataLoader(SizedStream()), Stream(), iter([]), DataLoader([])], ids=repr
+)
 def test_a_loader_without_a_length_says_what_to_pass(loader):
-    with pytest.raises(ValueError, match=r"loader must know its length, got .*: pass total_steps= to LearnedLR instead"):
+    with pytest.raises(
+        ValueError, match=r"loader must know its length, got .*: pass total_steps= to LearnedLR instead"
+    ):
         LearnedLR.for_loader(sgd(), loader, 3)
     with pytest.raises(ValueError, match="epochs must be a whole number >= 1, got 0"):
         LearnedLR.for_loader(sgd(), [1], 0)
@@ -303,10 +314,18 @@ def test_a_loader_without_a_length_says_what_to_pass(loader):
         ({"on_nonfinite": "ignore"}, ValueError, "on_nonfinite must be one of hold, raise; got 'ignore'"),
         ({"on_stuck": "stop"}, ValueError, "on_stuck must be one of warn, raise; got 'stop'"),
         ({"schedule": "nope"}, ScheduleError, "there is no schedule named 'nope'"),
-        ({"schedule": None}, TypeError, "schedule must be a name, the path of a .safetensors file or a Schedule, got None"),
+        (
+            {"schedule": None},
+            TypeError,
+            "schedule must be a name, the path of a .safetensors file or a Schedule, got None",
+        ),
         ({"process_group": "x"}, TypeError, "process_group must be a ProcessGroup, None or False, got 'x'"),
         ({"optimizer": PARAMETERS}, TypeError, "optimizer must be a torch.optim.Optimizer, got list"),
-        ({"optimizer": SGD(PARAMETERS, lr=0.1, momentum=1.0)}, ValueError, "momentum must be below 1 for a learned schedule"),
+        (
+            {"optimizer": SGD(PARAMETERS, lr=0.1, momentum=1.0)},
+            ValueError,
+            "momentum must be below 1 for a learned schedule",
+        ),
         (
             {"optimizer": SGD(PARAMETERS, lr=0.1, momentum=1.0), "schedule": "universal"},
             ValueError,

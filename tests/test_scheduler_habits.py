@@ -87,7 +87,8 @@ def test_a_number_of_steps_from_a_division_is_taken_as_it_is():
 def test_a_number_of_steps_that_is_none_says_what_to_pass(value):
     rounded = r", rounded up: math.ceil\(100.5\)" if value == 100.5 else ""
     with pytest.raises(
-        ValueError, match=f"total_steps must be a whole number >= 1, got .*: optimizer steps of the whole training.*{rounded}"
+        ValueError,
+        match=f"total_steps must be a whole number >= 1, got .*: optimizer steps of the whole training.*{rounded}",
     ):
         LearnedLR(sgd(), total_steps=value)
 
@@ -187,8 +188,15 @@ def test_a_removed_or_replaced_one_says_so(kind):
     optimizer.step()
     assert (new.last_epoch, new.get_last_lr()) == (1, used)
     for one in (old, new):
-        for call in (lambda one=one: one.step(1.0), one.discard, lambda one=one: one.anneal(3), lambda one=one: one.validate(1.0)):
-            with pytest.raises(RuntimeError, match=r"was removed from its optimizer.*use the newer one, or make a new one"):
+        for call in (
+            lambda one=one: one.step(1.0),
+            one.discard,
+            lambda one=one: one.anneal(3),
+            lambda one=one: one.validate(1.0),
+        ):
+            with pytest.raises(
+                RuntimeError, match=r"was removed from its optimizer.*use the newer one, or make a new one"
+            ):
                 call()
         one.step()  # frameworks call it
 

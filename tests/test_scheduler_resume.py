@@ -55,7 +55,9 @@ def test_a_warning_points_at_the_users_line_and_is_not_repeated_after_resuming(p
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
 def test_a_copied_scheduler_goes_on_by_itself(paper, name, kind, copied, after):
     task = Task()
-    optimizer = AdamW([{"params": list(task.model.parameters())[:2], "lr": kind(0.2)}, {"params": list(task.model.parameters())[2:]}])
+    optimizer = AdamW(
+        [{"params": list(task.model.parameters())[:2], "lr": kind(0.2)}, {"params": list(task.model.parameters())[2:]}]
+    )
     lr = LearnedLR(optimizer, paper if name == "paper" else name, total_steps=9, num_classes=5)
 
     def train(task, lr, steps):
@@ -114,9 +116,13 @@ def test_a_foreign_state_is_refused_by_name(paper, horizon):
     for state in ({"last_epoch": 3}, "a path", None, {**lr.state_dict(), "version": 3}):
         with pytest.raises(ValueError, match=r"state_dict must be one saved by LearnedLR.state_dict.*pass the state"):
             lr.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"schedule of this LearnedLR, 'unnamed', got one of 'unnamed' with other numbers"):
+    with pytest.raises(
+        ValueError, match=r"schedule of this LearnedLR, 'unnamed', got one of 'unnamed' with other numbers"
+    ):
         lr.load_state_dict(running(horizon, plain).state_dict())
-    with pytest.raises(ValueError, match=r"before version 0.2: .* finish that training with the version that began it, or"):
+    with pytest.raises(
+        ValueError, match=r"before version 0.2: .* finish that training with the version that began it, or"
+    ):
         lr.load_state_dict({"version": 1, "last_epoch": 3, "lr": 0.1})
 
 

@@ -21,6 +21,7 @@ VERSION = 2
 MOST = 2**53
 """Steps; a float can count no further."""
 
+
 def save(driver: Driver, state: Any, lr: float, steps: int, lrs: np.ndarray) -> dict[str, Any]:
     """Everything that the next step depends on."""
     told = driver.told
@@ -222,7 +223,9 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "facts": _are(_is_real_or_none, len(Facts._fields)),
     "law": _are(lambda value: True),
     "sensor": lambda value: isinstance(value, dict) and all(_is_real(one) or _is_vector(one) for one in value.values()),
-    "distance": lambda value: isinstance(value, dict) and all(map(_is_count, value)) and all(map(_is_vector, value.values())),
+    "distance": lambda value: (
+        isinstance(value, dict) and all(map(_is_count, value)) and all(map(_is_vector, value.values()))
+    ),
     "window": _are(_is_real),
     "told": _is_real_or_none,
     "validation": _is_validation,

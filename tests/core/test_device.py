@@ -8,14 +8,14 @@ import sys
 import pytest
 import torch
 from cases import SCHEDULES, weight_with_gradient
-from torch.optim import SGD
-from torch.utils._python_dispatch import TorchDispatchMode
-
-from mlrsnet import LearnedLR
 from mlrsnet._engine.contract import Rule
 from mlrsnet._engine.device import DeviceBackend
 from mlrsnet._engine.host import HostBackend
 from mlrsnet._features import Horizon
+from torch.optim import SGD
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mlrsnet import LearnedLR
 
 
 class NoReadBack(TorchDispatchMode):

@@ -6,11 +6,11 @@ import warnings
 import pytest
 import torch
 from cases import SCHEDULES, Task, weight_with_gradient
+from mlrsnet._engine.contract import Rule
+from mlrsnet._engine.device import DeviceBackend
 from torch.optim import SGD, Adam
 
 from mlrsnet import Card, DecayNet, Gamma, LearnedLR, LSTMNet, MetaTrainer, Schedule
-from mlrsnet._engine.contract import Rule
-from mlrsnet._engine.device import DeviceBackend
 
 pytestmark = [
     pytest.mark.gpu,

@@ -294,12 +294,16 @@ def test_groups_keep_their_ratios_and_one_with_an_lr_of_0_does_not_count(kind):
     optimizer, reference = make(model, kind), make(other, float)
     lr = LearnedLR(optimizer, total_steps=STEPS)
     assert train(model, optimizer) == pytest.approx(train(other, reference, Reference(reference, 0.9).step), rel=1e-4)
-    assert [float(one) for one in lr.get_last_lr()] == pytest.approx([g["lr"] for g in reference.param_groups], rel=1e-4)
+    assert [float(one) for one in lr.get_last_lr()] == pytest.approx(
+        [g["lr"] for g in reference.param_groups], rel=1e-4
+    )
 
 
 def test_two_groups_of_matrices_are_measured_at_their_own_lrs(kind):
     def make(model, lr):
-        return Adam([{"params": model[0].parameters(), "lr": lr(0.2)}, {"params": model[2].parameters(), "lr": lr(0.5)}])
+        return Adam(
+            [{"params": model[0].parameters(), "lr": lr(0.2)}, {"params": model[2].parameters(), "lr": lr(0.5)}]
+        )
 
     model, other = network(), network()
     optimizer, reference = make(model, kind), make(other, float)
@@ -460,7 +464,9 @@ def test_a_large_matrix_is_known_from_a_few_entries(name, layout, kind, monkeypa
         optimizer = OPTIMIZERS[name][0]([weight], kind())
         lr, random = LearnedLR(optimizer, total_steps=20), torch.Generator().manual_seed(1)
         for _ in range(20):
-            weight.grad = torch.randn(weight.shape, generator=random) * torch.linspace(0.1, 2, 3) + 0.2 * weight.detach()
+            weight.grad = (
+                torch.randn(weight.shape, generator=random) * torch.linspace(0.1, 2, 3) + 0.2 * weight.detach()
+            )
             optimizer.step()
         return lr
 

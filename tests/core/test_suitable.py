@@ -76,7 +76,9 @@ def test_an_adafactor_with_steps_of_its_own_says_how_to_turn_them_off(package):
 def test_an_optimizer_whose_lrs_have_no_ratio_is_refused(value, kind):
     optimizer = SGD(weights(), lr=0.1)
     optimizer.param_groups[0]["lr"] = kind(value)
-    with pytest.raises(ValueError, match=r"lr of the parameter groups must be finite numbers >= 0.*: only their ratios count"):
+    with pytest.raises(
+        ValueError, match=r"lr of the parameter groups must be finite numbers >= 0.*: only their ratios count"
+    ):
         LearnedLR(optimizer, total_steps=9)
 
 
@@ -102,7 +104,9 @@ def test_a_group_without_an_lr_is_told():
 @pytest.mark.parametrize("name", ["lars", "madgrad", "adadelta"])
 def test_a_range_made_for_other_optimizers_says_what_it_assumed(name):
     make = pytest.importorskip("timm.optim").create_optimizer_v2
-    with pytest.warns(UserWarning, match=r"not made for this optimizer, which gets that of SGD: compare .*scale=, or use 'universal'"):
+    with pytest.warns(
+        UserWarning, match=r"not made for this optimizer, which gets that of SGD: compare .*scale=, or use 'universal'"
+    ):
         LearnedLR(make(weights(), opt=name, lr=0.1), "universal-lstm", total_steps=9)
     LearnedLR(make(weights(), opt=name, lr=0.1), total_steps=9)  # measured: a warning would be an error
 

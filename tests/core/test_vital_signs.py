@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from engines import lrs_for, sgd
+from mlrsnet._engine.vital_signs import VitalSigns
 from sklearn.datasets import load_diabetes, load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.optim import SGD, AdamW
 
 from mlrsnet import Card, DecayNet, Gamma, LearnedLR, Schedule
-from mlrsnet._engine.vital_signs import VitalSigns
 
 SCHEDULE = Schedule(DecayNet(0.0, 0.0), Card(gamma=Gamma("fixed", value=0.1)))
 NAN = math.nan

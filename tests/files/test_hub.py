@@ -20,7 +20,7 @@ from mlrsnet.card import Card, facts
 from mlrsnet.files import hub
 from mlrsnet.files.storage import ScheduleError
 from mlrsnet.nets import LSTMNet
-from mlrsnet.ranges import Fixed, Gamma
+from mlrsnet.ranges import Fixed
 
 RESULTS = {"digits": {"accuracy": 97.5}, "patches": 0.72}
 CARD = Card(

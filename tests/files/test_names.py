@@ -38,5 +38,7 @@ def test_every_shipped_schedule_loads():
 
 def test_the_names_that_load_are_listed(home):
     Schedule(LSTMNet(4)).save(home / "mine.safetensors")
-    assert list_schedules() == sorted(["mine", "universal", *(file.stem for file in names.SHIPPED.glob("*.safetensors"))])
+    assert list_schedules() == sorted(
+        ["mine", "universal", *(file.stem for file in names.SHIPPED.glob("*.safetensors"))]
+    )
     assert "universal" in list_schedules()

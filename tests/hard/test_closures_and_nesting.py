@@ -173,7 +173,9 @@ def test_sam_is_measured_from_where_its_step_begins(make, loop, kind):
     matrices = [weight.detach() for weight in model.parameters() if weight.ndim > 1]
     moved = sum((b - a).square().sum() for a, b in zip(before, matrices, strict=True))
     length = sum(a.square().sum() for a in before)
-    assert lr.status()["step_length"] == pytest.approx(float((moved / length).sqrt()), rel=0.2)  # matrices count as if square
+    assert lr.status()["step_length"] == pytest.approx(
+        float((moved / length).sqrt()), rel=0.2
+    )  # matrices count as if square
     used += loop(model, optimizer, steps=STEPS - 1, begin=1)
     assert lr.last_epoch == STEPS
     assert all(0 < one < 0.5 for (one,) in used)
@@ -234,13 +236,17 @@ UNSUITABLE = {
     "ScheduleFreeWrapper": lambda: pytorch_optimizer.ScheduleFreeWrapper(SGD(WEIGHTS, lr=0.1)),
     "ScheduleFreeAdamW": lambda: pytorch_optimizer.ScheduleFreeAdamW(WEIGHTS),
     "AdamWScheduleFree": lambda: schedulefree.AdamWScheduleFree(WEIGHTS),
-    "ScheduleFreeWrapper of its own package": lambda: schedulefree.ScheduleFreeWrapper(SGD(WEIGHTS, lr=0.1), momentum=0.9),
+    "ScheduleFreeWrapper of its own package": lambda: schedulefree.ScheduleFreeWrapper(
+        SGD(WEIGHTS, lr=0.1), momentum=0.9
+    ),
     "ASGD": lambda: torch.optim.ASGD(WEIGHTS),
     "Rprop": lambda: torch.optim.Rprop(WEIGHTS),
     "LBFGS": lambda: torch.optim.LBFGS(WEIGHTS),
     "Prodigy": lambda: pytorch_optimizer.Prodigy(WEIGHTS),
     "SAM around ASGD": lambda: SAM(WEIGHTS, torch.optim.ASGD, lr=0.1),
-    "Lookahead around ScheduleFreeAdamW": lambda: pytorch_optimizer.Lookahead(pytorch_optimizer.ScheduleFreeAdamW(WEIGHTS)),
+    "Lookahead around ScheduleFreeAdamW": lambda: pytorch_optimizer.Lookahead(
+        pytorch_optimizer.ScheduleFreeAdamW(WEIGHTS)
+    ),
 }
 
 
@@ -248,7 +254,9 @@ UNSUITABLE = {
 def test_an_optimizer_that_no_schedule_can_serve_is_refused_by_its_name(name):
     optimizer = UNSUITABLE[name]()
     found = name.split()[0] if " around " not in name else name.split()[-1]
-    with pytest.raises(ValueError, match=f"optimizer must leave its LR to the schedule, got {found}, which .*: use another"):
+    with pytest.raises(
+        ValueError, match=f"optimizer must leave its LR to the schedule, got {found}, which .*: use another"
+    ):
         LearnedLR(optimizer, total_steps=STEPS)
 
 
@@ -274,6 +282,10 @@ def test_a_step_that_failed_is_not_counted(kind):
 
 def test_every_step_of_torch_that_takes_a_closure_calls_it_so():
     """The name by which a closure is found."""
-    kinds = [one for one in vars(torch.optim).values() if isinstance(one, type) and issubclass(one, Optimizer) and one is not Optimizer]
+    kinds = [
+        one
+        for one in vars(torch.optim).values()
+        if isinstance(one, type) and issubclass(one, Optimizer) and one is not Optimizer
+    ]
     assert len(kinds) > 10
     assert all(list(inspect.signature(kind.step).parameters)[1] == "closure" for kind in kinds)

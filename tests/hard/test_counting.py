@@ -17,12 +17,14 @@ STEPS = 12
 
 def test_construction_leaves_the_lrs_of_the_user_alone(kind):
     model = network()
-    optimizer = AdamW([{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": kind(0.5)}], lr=kind(0.25))
+    optimizer = AdamW(
+        [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": kind(0.5)}], lr=kind(0.25)
+    )
     lr = LearnedLR(optimizer, total_steps=STEPS)
     assert lrs_of(optimizer) == lr.base_lrs == [0.25, 0.5]
     assert [float(one) for one in lr.get_last_lr()] == [float(one) for one in lr._last_lr] == [0.25, 0.5]
     for step in range(3):
-        for moment in (lambda: backward(model, 0), lambda: lr.step(1.0), optimizer.step, lr.step):  # noqa: B023
+        for moment in (lambda: backward(model, 0), lambda: lr.step(1.0), optimizer.step, lr.step):
             moment()
             assert [float(one) for one in lr.get_last_lr()] == [float(one) for one in lr._last_lr] == lrs_of(optimizer)
         assert lrs_of(optimizer)[0] == pytest.approx(lr.history[step])  # what a logger sees is the LR of the last step
@@ -75,7 +77,9 @@ def test_what_frameworks_write_into_torchs_counters_changes_nothing():
         used += train(model, optimizer, 1, begin=step)
         assert lr._step_count == lr.last_epoch == step + 1
     assert used == train(other, plain, STEPS)
-    with pytest.raises(TypeError, match="counts optimizer steps, so an outer scheduler such as SequentialLR cannot move it"):
+    with pytest.raises(
+        TypeError, match="counts optimizer steps, so an outer scheduler such as SequentialLR cannot move it"
+    ):
         lr.last_epoch = 0
 
 
@@ -129,7 +133,9 @@ def test_one_step_too_many_is_said_once():
     optimizer = SGD(model.parameters(), lr=0.1)
     lr = LearnedLR(optimizer, total_steps=3)
     train(model, optimizer, 3)
-    with pytest.warns(UserWarning, match="step 4 is past total_steps=3, which counts optimizer steps, not epochs") as told:
+    with pytest.warns(
+        UserWarning, match="step 4 is past total_steps=3, which counts optimizer steps, not epochs"
+    ) as told:
         train(model, optimizer, 3)
     assert len(told) == 1
     assert lr.last_epoch == 6

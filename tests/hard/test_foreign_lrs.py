@@ -43,7 +43,11 @@ def test_a_training_goes_on_from_a_distributed_checkpoint(kind, steps, tmp_path)
     model, optimizer = two_groups(kind)
     lr = LearnedLR(optimizer, total_steps=STEPS)
     train(model, optimizer, steps, lr=lr)
-    saved = {"optimizer": get_optimizer_state_dict(model, optimizer), "lr": lr.state_dict(), "model": model.state_dict()}
+    saved = {
+        "optimizer": get_optimizer_state_dict(model, optimizer),
+        "lr": lr.state_dict(),
+        "model": model.state_dict(),
+    }
     torch.save(saved, tmp_path / "state.pt")
     other, fresh = two_groups(kind)
     resumed = LearnedLR(fresh, total_steps=STEPS)
@@ -100,10 +104,15 @@ def test_another_scheduler_beside_it_is_overruled_and_named_once(others):
     optimizer, other = SGD(model.parameters(), lr=0.1), SGD(plain.parameters(), lr=0.1)
     lr = LearnedLR(optimizer, total_steps=STEPS)
     LearnedLR(other, total_steps=STEPS)
-    beside = {"cosine": lambda: CosineAnnealingLR(optimizer, 50), "lambda": lambda: LambdaLR(optimizer, lambda step: 0.5**step)}
+    beside = {
+        "cosine": lambda: CosineAnnealingLR(optimizer, 50),
+        "lambda": lambda: LambdaLR(optimizer, lambda step: 0.5**step),
+    }
     scheduler = beside[others]() if others != "by hand" else None
     used = []
-    with pytest.warns(UserWarning, match=r"the LR of parameter group 0 was changed from .* and LearnedLR sets it again") as told:
+    with pytest.warns(
+        UserWarning, match=r"the LR of parameter group 0 was changed from .* and LearnedLR sets it again"
+    ) as told:
         for step in range(STEPS):
             used += train(model, optimizer, 1, begin=step)
             if scheduler is None:

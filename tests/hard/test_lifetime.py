@@ -15,9 +15,6 @@ from mlrsnet import LearnedLR
 STEPS = 12
 
 
-
-
-
 def test_a_scheduler_that_nobody_keeps_sets_every_lr():
     kept, left = network(), network()
     optimizers = SGD(kept.parameters(), lr=0.1), SGD(left.parameters(), lr=0.1)
@@ -39,6 +36,7 @@ def step_with_a_closure(model, optimizer):
 @pytest.mark.parametrize("is_kept", [True, False], ids=["with the handle", "without it"])
 def test_everything_is_freed_at_once_when_a_training_ends(kind, is_kept):
     """Without the collector: networks of gigabytes are made one after the other in one process."""
+
     def training():
         model = network()
         optimizer = AdamW(model.parameters(), lr=kind())
@@ -123,7 +121,9 @@ def test_a_replaced_scheduler_changes_nothing_for_the_new_one():
     assert train(replaced, second, STEPS) == train(alone, first, STEPS)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+)
 def test_a_copy_of_an_optimizer_trains_at_the_lr_it_was_left_with(kind, duplicate):
     model = network()
     optimizer = SGD(model.parameters(), lr=kind())
@@ -136,7 +136,9 @@ def test_a_copy_of_an_optimizer_trains_at_the_lr_it_was_left_with(kind, duplicat
     assert train(model, optimizer, 1, begin=5) != [left]
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+)
 @pytest.mark.parametrize("steps", [0, 5])
 def test_a_copy_of_the_scheduler_goes_on_with_the_copy_of_its_optimizer(kind, duplicate, steps):
     model = network()

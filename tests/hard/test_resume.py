@@ -291,5 +291,8 @@ def test_a_training_far_beyond_its_end_keeps_no_more():
 
 def test_a_state_of_the_version_before_says_what_to_do():
     lr = Training(MAKE["sgd"], lambda: 0.1).lr
-    with pytest.raises(ValueError, match=r"saved before version 0.2.* finish that training with the version that began it, or make a new"):
+    with pytest.raises(
+        ValueError,
+        match=r"saved before version 0.2.* finish that training with the version that began it, or make a new",
+    ):
         lr.load_state_dict({"version": 1, "last_epoch": 7})

@@ -171,7 +171,9 @@ def set_momentum(optimizer, value):
             group["betas"] = (value, *group["betas"][1:])
 
 
-@pytest.mark.parametrize("make", [lambda p, lr: SGD(p, lr=lr, momentum=0.9), lambda p, lr: AdamW(p, lr=lr)], ids=["momentum", "adamw"])
+@pytest.mark.parametrize(
+    "make", [lambda p, lr: SGD(p, lr=lr, momentum=0.9), lambda p, lr: AdamW(p, lr=lr)], ids=["momentum", "adamw"]
+)
 def test_a_momentum_that_is_cycled_is_followed_at_once(make, kind):
     """As OneCycleLR does it: the step that follows is longer by just what the lower momentum takes from it."""
     model = network()
@@ -218,7 +220,10 @@ def test_momentum_that_is_switched_on_in_mid_training_leaves_plain_sgd_behind(ki
 def test_betas_that_are_tensors_are_read(kind):
     model, plain = network(), network()
     betas = torch.tensor(0.9, dtype=torch.float64), torch.tensor(0.999, dtype=torch.float64)
-    optimizer, other = Adam(model.parameters(), lr=tensor(), betas=betas, foreach=False), Adam(plain.parameters(), lr=tensor(), foreach=False)
+    optimizer, other = (
+        Adam(model.parameters(), lr=tensor(), betas=betas, foreach=False),
+        Adam(plain.parameters(), lr=tensor(), foreach=False),
+    )
     LearnedLR(optimizer, total_steps=STEPS)
     LearnedLR(other, total_steps=STEPS)
     used, expected = train(model, optimizer, STEPS), train(plain, other, STEPS)

@@ -70,7 +70,10 @@ def test_a_network_says_at_every_step_that_it_needs_a_loss(paper, kind):
     backward(model, 0)
     before = [weight.clone() for weight in model.parameters()]
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"no loss was told since the last optimizer step: call step\(loss\) before optimizer.step"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"no loss was told since the last optimizer step: call step\(loss\) before optimizer.step",
+        ):
             optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     assert lr.last_epoch == 0
@@ -164,7 +167,9 @@ def test_the_default_takes_a_loss_that_is_not_finite_for_none(bad, kind):
             used.append(take(model, optimizer))
         assert lr.status()["nonfinite"] == 1
     assert used == told("universal", kind, losses)
-    assert [str(one.message) for one in heard] == ["a loss was not finite, and was not read (status() counts such losses)"]
+    assert [str(one.message) for one in heard] == [
+        "a loss was not finite, and was not read (status() counts such losses)"
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:a loss was not finite")

@@ -114,7 +114,9 @@ def test_huge_weights_never_get_an_lr_that_is_not_finite(size, dtype, pull, make
 
 
 @pytest.mark.filterwarnings("ignore:a loss was not finite", "ignore:the loss grows")
-@pytest.mark.parametrize("losses", [[1e300] * 6, [1.0, 1e300, 1.0, 1e300, 1.0, 1.0], [1e-300, 1.0, 1e300, 1e-300, 1.0, 1.0]], ids=str)
+@pytest.mark.parametrize(
+    "losses", [[1e300] * 6, [1.0, 1e300, 1.0, 1e300, 1.0, 1.0], [1e-300, 1.0, 1e300, 1e-300, 1.0, 1.0]], ids=str
+)
 @pytest.mark.parametrize("name", ["universal", "paper", "horizon"])
 def test_a_huge_loss_never_gives_an_lr_that_is_not_finite(losses, name, kind, request):
     model = network()
@@ -338,7 +340,9 @@ def test_what_is_kept_does_not_grow_with_the_network():
     own |= {id(weight.grad) for weight in model.parameters()}
     gc.collect()
     tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor and id(one) not in own]
-    assert not [one for one in tensors if one.numel() >= 10**6 and one.untyped_storage().nbytes() and one.shape == (1000, 1000)]
+    assert not [
+        one for one in tensors if one.numel() >= 10**6 and one.untyped_storage().nbytes() and one.shape == (1000, 1000)
+    ]
     assert len(pickle.dumps(lr.state_dict())) < 20_000
     assert lr.last_epoch == 3
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from torch import Tensor
 
-from mlrsnet.lab.horizon import Comparison, HorizonTrainer
-from mlrsnet.lab.horizon.judging import Judged
-from mlrsnet.lab.horizon.pool import AT_ONCE
 from mlrsnet.lab import datasets
 from mlrsnet.lab.devices import resolve
 from mlrsnet.lab.executors import Crew, Done, Place, Work
+from mlrsnet.lab.horizon import Comparison, HorizonTrainer
+from mlrsnet.lab.horizon.judging import Judged
+from mlrsnet.lab.horizon.pool import AT_ONCE
 from mlrsnet.lab.meta_building import build
 from mlrsnet.lab.meta_specs import HorizonSpec
 

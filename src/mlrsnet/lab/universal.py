@@ -21,15 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlrsnet.lab.files.archives import load_arrays
 from mlrsnet.files.untrusted import reason
 from mlrsnet.files.writing import write_atomically
-from mlrsnet.lab.horizon import Data, Mixture, TaskSampler
-from mlrsnet.lab.horizon.sampler import pick
-from mlrsnet.lab.horizon.seeds import generator
 from mlrsnet.lab import datasets
 from mlrsnet.lab.datasets.images import ImageDataset, mean_and_std
 from mlrsnet.lab.distributions import factory
+from mlrsnet.lab.files.archives import load_arrays
+from mlrsnet.lab.horizon import Data, Mixture, TaskSampler
+from mlrsnet.lab.horizon.sampler import pick
+from mlrsnet.lab.horizon.seeds import generator
 from mlrsnet.lab.models.small_text import AttentionNet, RecurrentNet
 
 FOLDER = "universal"

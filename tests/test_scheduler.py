@@ -10,7 +10,6 @@ from cases import NETWORKS, Task, stairs
 from steps import LOSSES, lrs_for, sgd, through_a_file
 from torch.optim import SGD, Adam, AdamW
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import DataLoader, IterableDataset
 
 from mlrsnet import LearnedLR, Schedule
 from mlrsnet.card import Card
@@ -257,45 +256,6 @@ def test_status_says_how_far_the_training_is_and_what_is_seen(kind):
     assert status["step_length"] < status["distance"] < 4
     assert "epochs" not in status
     assert repr(lr) == "LearnedLR('universal', step 4 of 8)"
-
-
-LOADERS = {
-    "a rest": ({"batch_size": 8}, 13),
-    "drop_last": ({"batch_size": 8, "drop_last": True}, 12),
-}
-
-
-@pytest.mark.parametrize("name", LOADERS)
-@pytest.mark.parametrize("accumulate", [1, 4, 5])
-def test_a_loader_counts_the_steps(name, accumulate):
-    options, batches = LOADERS[name]
-    lr = LearnedLR.for_loader(sgd(), DataLoader(torch.zeros(100), **options), 3, accumulate, scale=0.5)
-    assert lr.total_steps == 3 * math.ceil(batches / accumulate)
-    assert (lr.status()["epochs"], lr.status()["examples"]) == (3, 100)
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter([])
-
-
-class SizedStream(Stream):
-    def __len__(self):
-        return 99
-
-
-@pytest.mark.parametrize(
-    "loader", [DataLoader(Stream()), DataLoader(SizedStream()), Stream(), iter([]), DataLoader([])], ids=repr
-)
-def test_a_loader_without_a_length_says_what_to_pass(loader):
-    with pytest.raises(
-        ValueError, match=r"loader must know its length, got .*: pass total_steps= to LearnedLR instead"
-    ):
-        LearnedLR.for_loader(sgd(), loader, 3)
-    with pytest.raises(ValueError, match="epochs must be a whole number >= 1, got 0"):
-        LearnedLR.for_loader(sgd(), [1], 0)
-    with pytest.raises(ValueError, match="accumulate must be a whole number >= 1, got 0.5: batches for each"):
-        LearnedLR.for_loader(sgd(), [1], 1, 0.5)
 
 
 @pytest.mark.parametrize(

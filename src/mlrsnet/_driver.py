@@ -391,7 +391,7 @@ class Driver:
         known = dict(zip(self._ids, self._given, strict=False))
         self.groups, self._ids = list(groups), list(map(id, groups))
         self.ratios = _groups.ratios_to(groups, self.main)
-        self._settings = _optimizers.main_settings(optimizer, groups[self.main])
+        self._settings = _optimizers.settings(optimizer, groups[self.main])
         self._lrs = [group["lr"] for group in groups]
         if self.numbers.device is not None:
             self._given = self._lrs

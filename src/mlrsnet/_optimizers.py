@@ -133,7 +133,7 @@ def closure_place(kind: Any) -> int | None:
     return names.index("closure") if "closure" in names else None
 
 
-def main_settings(optimizer: Optimizer, group: dict[str, Any]) -> dict[str, Any]:
+def settings(optimizer: Optimizer, group: dict[str, Any]) -> dict[str, Any]:
     """A parameter group with the keys of torch's optimizer of the same kind.
 
     bitsandbytes has one class for all, and keeps RMSprop's average where Adam has beta_1.

@@ -181,7 +181,7 @@ def preview(
     expected, assumed = _losses(losses, points, num_classes)
     is_known = x is not None or isinstance(law.sensor(None), Still)
     limits = make_limits(scale, min_lr, max_lr) if is_known else Limits(scale=scale)  # limits are for LRs
-    carried = law.carry_over(_optimizers.main_settings(optimizer, groups[main]), facts)
+    carried = law.carry_over(_optimizers.settings(optimizer, groups[main]), facts)
     plan = Plan.of(points)._replace(planned=total_steps)
     lrs = _lrs(law, facts, expected, 1.0 if x is None else x, float(carried), limits, plan)
     base = groups[main]["initial_lr"]

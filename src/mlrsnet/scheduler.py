@@ -121,8 +121,8 @@ class LearnedLR(LRScheduler):
         batches, examples = _length(loader), _length(getattr(loader, "dataset", None), None)
         if not batches:
             raise ValueError(
-                f"loader must know its length, got {type(loader).__name__} without one, as over an IterableDataset: pass "
-                "total_steps= to LearnedLR instead, the optimizer steps of the whole training"
+                f"loader must have batches and know how many, got {type(loader).__name__} that is empty or, as over an "
+                "IterableDataset, has no length: pass total_steps= to LearnedLR instead, the optimizer steps of the whole training"
             )
         made = cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **options)
         made._driver.facts = made._driver.facts._replace(epochs=float(epochs), examples=examples)

@@ -412,7 +412,7 @@ class Steps:
             for w in group["params"]
         ]
         if signature != self._signature:
-            self._signature, self._layout = signature, self._find(tuple(signature))
+            self._signature, self._layout = signature, self._find(tuple(signature), optimizer)
             self.is_low = self._layout is not None and self._layout.is_low
         layout = self._layout
         if layout is None:
@@ -471,13 +471,13 @@ class Steps:
         self._set("x", saved["x"])
         self._set("guess", saved["guess"])
 
-    def _find(self, signature: tuple[Any, ...]) -> Layout | None:
+    def _find(self, signature: tuple[Any, ...], optimizer: Optimizer) -> Layout | None:
         """The weights that move in this step. Layouts are remembered: a captured step reads their constants."""
         if signature not in self._layouts:
             if self.device is None and len(self._layouts) == MOST_LAYOUTS:
                 self._layouts.pop(next(iter(self._layouts)))
             rows = [
-                (weight, share, share * _optimizers.first_move(group))
+                (weight, share, share * _optimizers.first_move(_optimizers.settings(optimizer, group)))
                 for group, share in self._groups
                 for weight in group["params"]
             ]

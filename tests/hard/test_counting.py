@@ -165,6 +165,11 @@ class Words(IterableDataset):
         return iter(torch.arange(10))
 
 
+class WordsOfAGuessedLength(Words):
+    def __len__(self):
+        return 99
+
+
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("accumulate", [1, 3, 4, 50])
 def test_a_loader_is_counted_as_the_loop_goes_through_it(drop_last, accumulate):
@@ -195,11 +200,12 @@ def test_the_options_of_a_scheduler_go_through_for_loader():
     ("loader", "found"),
     [
         (DataLoader(Words(), batch_size=2), "DataLoader"),
+        (DataLoader(WordsOfAGuessedLength(), batch_size=2), "DataLoader"),
         (Words(), "Words"),
         (iter([1, 2]), "list_iterator"),
         (DataLoader(torch.arange(3), batch_size=8, drop_last=True), "DataLoader"),
     ],
-    ids=["IterableDataset", "without a loader", "iterator", "no whole batch"],
+    ids=["IterableDataset", "one with a guess", "without a loader", "iterator", "no whole batch"],
 )
 def test_a_loader_without_a_length_is_not_guessed(loader, found):
     optimizer = SGD(network().parameters(), lr=0.1)

@@ -43,7 +43,7 @@ def train(make, *, second_order=False):
         assert used == lr.get_last_lr()
         assert all(0 < one < math.inf for one in used)
         losses.append(loss.item())
-    lr.report_problems()
+    assert lr.status()["nonfinite"] == 0
     return sum(losses[:5]) / 5, sum(losses[-10:]) / 10
 
 
@@ -54,7 +54,7 @@ def matrices_apart(model, **matrices):
     return [{"params": ours, **matrices}, {"params": rest, **dict.fromkeys(matrices, False)}]
 
 
-TORCH = ("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
+TORCH = ("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
 
 
 @pytest.mark.parametrize("name", TORCH)

@@ -7,17 +7,25 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from engines import lrs_for, sgd
-from mlrsnet._engine.vital_signs import VitalSigns
+from cases import constant_nets, stairs
 from sklearn.datasets import load_diabetes, load_digits
+from steps import lrs_for, sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.optim import SGD, AdamW
 
-from mlrsnet import Card, DecayNet, Gamma, LearnedLR, Schedule
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet._watch import VitalSigns
+from mlrsnet.card import Card
+from mlrsnet.ranges import Fixed
 
-SCHEDULE = Schedule(DecayNet(0.0, 0.0), Card(gamma=Gamma("fixed", value=0.1)))
+SCHEDULE = stairs(0.1)
 NAN = math.nan
+
+
+def decay(height):
+    """A schedule that falls in a straight line from an LR, whatever the loss is."""
+    return Schedule(constant_nets([0.5], anneal="linear"), Card(gamma=Fixed(2 * height)))
 
 
 def signs(losses, total_steps=None):
@@ -102,7 +110,8 @@ def told_by(lr, losses):
         with warnings.catch_warnings(record=True, action="always") as record:
             try:
                 lr.step(loss)
-                lr.report_problems()
+                lr.optimizer.step()
+                lr.status()
             except RuntimeError as error:
                 return f"error: {error}", step
         messages = [str(one.message) for one in record if "a loss was not finite" not in str(one.message)]
@@ -141,10 +150,9 @@ def test_a_training_that_is_lost_can_be_stopped(kind, case):
     told, step = told_by(lr, losses)
     assert told.startswith(f"error: {message}")
     assert step == when
-    assert lr.on_stuck == "raise"
 
 
-def test_on_a_device_a_checkpoint_tells_and_none_is_refused():
+def test_on_a_device_a_checkpoint_tells_and_none_is_refused(on_device):
     told, raises = (
         LearnedLR(sgd(torch.tensor(0.1)), SCHEDULE, total_steps=150, on_stuck=how) for how in ("warn", "raise")
     )
@@ -154,7 +162,7 @@ def test_on_a_device_a_checkpoint_tells_and_none_is_refused():
         told.state_dict()
     raises.state_dict()
     with pytest.raises(RuntimeError, match="the loss does not fall"):
-        raises.report_problems()
+        raises.status()
 
 
 def test_a_resumed_run_is_not_blamed_for_a_level_it_had_before(kind):
@@ -163,7 +171,7 @@ def test_a_resumed_run_is_not_blamed_for_a_level_it_had_before(kind):
     resumed = LearnedLR(sgd(kind()), SCHEDULE, total_steps=400)
     resumed.load_state_dict(lr.state_dict())
     lrs_for(resumed, [1.0] * 300)
-    resumed.report_problems()
+    resumed.status()
 
 
 def test_another_word_for_what_to_do_is_refused():
@@ -199,7 +207,7 @@ def train(data, make, schedule, total_steps, *, dead=False):
         lr.step(loss)
         optimizer.step()
         losses.append(loss.item())
-    lr.report_problems()
+    lr.status()
     return np.mean(losses[:10]), np.mean(losses[-20:])
 
 
@@ -220,7 +228,7 @@ def test_ordinary_trainings_are_left_alone(data, make, steps):
 
 def test_a_network_of_dead_units_is_told():
     with pytest.warns(UserWarning, match="the loss does not fall"):
-        train(digits, OPTIMIZERS["sgd"], Schedule(DecayNet(), Card(gamma=Gamma("fixed", value=1e-3))), 1000, dead=True)
+        train(digits, OPTIMIZERS["sgd"], decay(1e-3), 1000, dead=True)
 
 
 def deep_training(make, value, seed, steps=300, **options):
@@ -231,19 +239,17 @@ def deep_training(make, value, seed, steps=300, **options):
     layers = [part for pair in itertools.pairwise(sizes) for part in (nn.Linear(*pair), nn.ReLU())]
     model = nn.Sequential(*layers, nn.Linear(64, outputs))
     optimizer = make(model.parameters())
-    lr = LearnedLR(
-        optimizer, Schedule(DecayNet(0.0, 0.0), Card(gamma=Gamma("fixed", value=value))), total_steps=steps, **options
-    )
+    lr = LearnedLR(optimizer, decay(value), total_steps=steps, **options)
     for step in range(steps):
         batch = torch.randint(len(x), (64,))
         loss = loss_of(model(x[batch]), y[batch])
         optimizer.zero_grad()
         loss.backward()
+        lr.step(loss)
         try:
-            lr.step(loss)
+            optimizer.step()
         except RuntimeError as error:
             return str(error), step
-        optimizer.step()
     return "", steps
 
 
@@ -269,8 +275,8 @@ def test_weights_that_become_nan_are_told_after_ten_losses_and_not_trained_to_th
             nn.init.constant_(model.weight, NAN)
         with warnings.catch_warnings(record=True, action="always") as record:
             lr.step(loss)
+            optimizer.step()
         messages += [(step, str(one.message)) for one in record]
-        optimizer.step()
     assert [step for step, _ in messages] == [31, 40]
     assert "10 losses in a row were not finite" in messages[1][1]
     assert "go back to a checkpoint" in messages[1][1]

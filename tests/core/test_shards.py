@@ -1,11 +1,10 @@
-"""The measured range with weights spread over two real processes: every rank has the LRs of one process with all the data."""
+"""Weights spread over two real processes: every rank has the LRs of one process with all the data."""
 
 import subprocess
 import sys
 
 import pytest
 import torch
-from test_measured import measured_schedule
 from test_metatrain_distributed import LOWEST_FSDP
 
 WORKER = """
@@ -38,7 +37,7 @@ elif kind == "fsdp, one layer":
 options = {"momentum": 0.9} if name == "SGD" else {}
 lr = torch.tensor(0.1) if lr_kind == "tensor" else 0.1
 optimizer = getattr(torch.optim, name)(model.parameters(), lr=lr, foreach=False, **options)
-learned = LearnedLR(optimizer, folder + "/s.safetensors", total_steps=10)
+learned = LearnedLR(optimizer, total_steps=10)
 used = []
 for step in range(10):
     optimizer.zero_grad()
@@ -82,7 +81,6 @@ def run(folder, kind, name, lr_kind, ranks):
     ],
 )
 def test_sharded_weights_get_the_lrs_of_whole_ones(kind, name, lr_kind, tmp_path):
-    measured_schedule().save(tmp_path / "s.safetensors")
     (expected,) = run(tmp_path, "whole", name, lr_kind, 1)
     first, second = run(tmp_path, kind, name, lr_kind, 2)
     assert torch.equal(first, second)
@@ -100,7 +98,7 @@ dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=
 for original in (False, True):
     model = FullyShardedDataParallel(nn.Linear(4, 2), device_id=torch.device("cpu"), use_orig_params=original)
     try:
-        LearnedLR(torch.optim.SGD(model.parameters(), lr=0.1), sys.argv[1] + "/s.safetensors", total_steps=5)
+        LearnedLR(torch.optim.SGD(model.parameters(), lr=0.1), total_steps=5)
     except ValueError as error:
         print(error, flush=True)
 os._exit(0)
@@ -108,11 +106,10 @@ os._exit(0)
 
 
 def test_flat_weights_of_fsdp1_are_refused_with_what_works_instead(tmp_path):
-    measured_schedule().save(tmp_path / "s.safetensors")
     found = subprocess.run([sys.executable, "-c", FLAT, tmp_path], capture_output=True, text=True, timeout=120)
     assert found.returncode == 0, found.stderr[-2000:]
     message = (
-        "optimizer must have whole weights or those of fully_shard (FSDP2) for a schedule with a measured range, got flat ones "
-        "of FullyShardedDataParallel (FSDP1): use fully_shard, or a schedule whose range is not measured, such as 'universal'"
+        "optimizer must have weights of their own shapes, got FSDP1's flat ones, in which matrices cannot be told apart: "
+        "use FSDP2 (torch.distributed.fsdp.fully_shard)"
     )
     assert found.stdout.splitlines() == [message, message]

@@ -25,7 +25,7 @@ tables: setup  ## make shipped schedules of Algorithm 1 and the documents' table
 
 test-lowest:  ## the tests on the lowest supported torch, in a separate environment; leaves a record
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --editable '.[dev]' torch==$(LOWEST_TORCH)
+	.venv-lowest/bin/python -m pip install --quiet --editable '.[dev]' --editable './lab[all]' torch==$(LOWEST_TORCH)
 	@mkdir -p results/suite
 	.venv-lowest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider > .suite.log || (tail -n 60 .suite.log; exit 1)
 	(.venv-lowest/bin/python -c 'import json; from mlrsnet.card import versions; print(json.dumps(versions()))'; \
@@ -33,18 +33,18 @@ test-lowest:  ## the tests on the lowest supported torch, in a separate environm
 
 setup: $(READY_DEV)  ## everything that tests, documents and every framework need
 
-$(READY_LAB): pyproject.toml  # what the demo needs: no framework, no tools
+$(READY_LAB): pyproject.toml lab/pyproject.toml  # what the demo needs: no framework, no tools
 	@$(MAKE) --no-print-directory $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --editable '.[lab]'
+	@$(BIN)/python -m pip install --quiet --editable . --editable ./lab
 	@touch $(READY_LAB)
 
-$(READY_DEV): pyproject.toml
+$(READY_DEV): pyproject.toml lab/pyproject.toml
 	@$(MAKE) --no-print-directory $(BIN)/python
 ifdef LOCKED  # make setup LOCKED=1: exactly the packages of the lock, each checked against its digest (Python 3.11, Linux)
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable ./lab
 else
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable './lab[all]'
 endif
 	@touch $(READY_LAB) $(READY_DEV)
 
@@ -71,12 +71,13 @@ bench: setup  ## measure the cost of a step against torch's schedulers; on a GPU
 
 build: setup
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist lab
 
 supply: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[supply]'
 
 lock: supply  ## pin every package that the tests need, with digests, for `make setup LOCKED=1`
-	$(BIN)/uv pip compile pyproject.toml --extra dev --upgrade --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	$(BIN)/uv pip compile pyproject.toml lab/pyproject.toml --extra dev --extra all --no-emit-package mlrsnet --upgrade --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' --quiet --output-file $(LOCK)
 
 audit: supply  ## known vulnerabilities of the packages in the lock; leaves a record

@@ -25,20 +25,20 @@ import psutil
 import torch
 
 from mlrsnet.card import versions
-from mlrsnet.lab import checkpoint, records, run_record
-from mlrsnet.lab.devices import device_name, reproducible
-from mlrsnet.lab.executors import Crew, Executor, Place, Work
-from mlrsnet.lab.generations import CrewHelpers, Order, digest_of
-from mlrsnet.lab.horizon import HorizonTrainer, evolution
-from mlrsnet.lab.horizon.judging import Judged
-from mlrsnet.lab.meta_building import build
-from mlrsnet.lab.meta_specs import PRESETS, HorizonSpec
-from mlrsnet.lab.recipe_runs import make_run
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.stepper import Stepper
-from mlrsnet.lab.table.columns import grid
-from mlrsnet.lab.table.fill import train_row
-from mlrsnet.lab.table.kinds import draw
+from mlrsnet_lab import checkpoint, records, run_record
+from mlrsnet_lab.devices import device_name, reproducible
+from mlrsnet_lab.executors import Crew, Executor, Place, Work
+from mlrsnet_lab.generations import CrewHelpers, Order, digest_of
+from mlrsnet_lab.horizon import HorizonTrainer, evolution
+from mlrsnet_lab.horizon.judging import Judged
+from mlrsnet_lab.meta_building import build
+from mlrsnet_lab.meta_specs import PRESETS, HorizonSpec
+from mlrsnet_lab.recipe_runs import make_run
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.stepper import Stepper
+from mlrsnet_lab.table.columns import grid
+from mlrsnet_lab.table.fill import train_row
+from mlrsnet_lab.table.kinds import draw
 
 RUN = RunSpec(task="digits", model="small_cnn", epochs=10, lr=0.5)
 RUNS, ROWS, CALLS = 8, 6, 300

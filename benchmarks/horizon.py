@@ -19,17 +19,17 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
 from mlrsnet.card import Card, versions
-from mlrsnet.lab.devices import device_name
-from mlrsnet.lab.horizon import Data, Run, TaskSampler
-from mlrsnet.lab.horizon.batches import Batches
-from mlrsnet.lab.horizon.first_net import first_net
-from mlrsnet.lab.horizon.fitness import calibrated_loss
-from mlrsnet.lab.horizon.policies import Networks
-from mlrsnet.lab.horizon.population import Population
-from mlrsnet.lab.horizon.training import Training
-from mlrsnet.lab.models import build_image
 from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
+from mlrsnet_lab.devices import device_name
+from mlrsnet_lab.horizon import Data, Run, TaskSampler
+from mlrsnet_lab.horizon.batches import Batches
+from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.horizon.fitness import calibrated_loss
+from mlrsnet_lab.horizon.policies import Networks
+from mlrsnet_lab.horizon.population import Population
+from mlrsnet_lab.horizon.training import Training
+from mlrsnet_lab.models import build_image
 
 TASKS, BATCH = 8, 128
 

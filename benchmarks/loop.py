@@ -29,12 +29,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from mlrsnet import Schedule
 from mlrsnet.card import versions
-from mlrsnet.lab import datasets, records
-from mlrsnet.lab.devices import device_name, reproducible
-from mlrsnet.lab.models import build_image
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.stepper import Stepper
 from mlrsnet.nets import LSTMNet
+from mlrsnet_lab import datasets, records
+from mlrsnet_lab.devices import device_name, reproducible
+from mlrsnet_lab.models import build_image
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.stepper import Stepper
 
 EPOCHS = 1000  # a horizon that no loop below reaches
 WORKERS = min(8, os.cpu_count() or 1)

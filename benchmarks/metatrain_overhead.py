@@ -27,8 +27,8 @@ from torch.optim import SGD, Adam
 
 from mlrsnet import MetaTrainer
 from mlrsnet.card import versions
-from mlrsnet.lab.models.small_cnn import small_cnn
 from mlrsnet.nets import LSTMNet
+from mlrsnet_lab.models.small_cnn import small_cnn
 
 STEPS = 1_000_000
 

@@ -18,20 +18,20 @@ from mlrsnet import integrations
 ROOT = Path(__file__).parents[1]
 PUBLIC = (
     "mlrsnet",
-    "mlrsnet.lab.horizon",
-    "mlrsnet.lab.baselines",
+    "mlrsnet_lab.horizon",
+    "mlrsnet_lab.baselines",
     *(
         f"mlrsnet.integrations.{found.name}"
         for found in pkgutil.iter_modules(integrations.__path__)
         if not found.name.startswith("_")
     ),
-    "mlrsnet.lab.theory",
+    "mlrsnet_lab.theory",
 )
 """Modules whose `__all__` must be in the API reference, name by name."""
 
 DOCTEST = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)+", flags=re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|examples)\b[^)#]*)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|lab|examples)\b[^)#]*)\)")
 REPORT = "report.html"
 _linked: set[Path] = set()
 
@@ -88,7 +88,7 @@ def on_post_build(config: Any) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
         else:
-            from mlrsnet.lab.report import write_report
+            from mlrsnet_lab.report import write_report
 
             write_report(path, target)
 

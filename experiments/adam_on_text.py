@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from experiments import markdown, results
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import table3
-from mlrsnet.lab.report.numbers import short_text
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.stepper import Stepper
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import table3
+from mlrsnet_lab.report.numbers import short_text
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.stepper import Stepper
 
 RECORD = results.RESULTS / "adam_on_text" / "cpu.json"
 LAST = 100

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments import epoch_times, markdown, results
-from mlrsnet.lab import records
-from mlrsnet.lab.jobs import Job
-from mlrsnet.lab.recipes import RECIPES, STUDIES, Cell, Recipe
+from mlrsnet_lab import records
+from mlrsnet_lab.jobs import Job
+from mlrsnet_lab.recipes import RECIPES, STUDIES, Cell, Recipe
 
 
 def state(name: str, scale: str) -> tuple[str, str]:

@@ -23,12 +23,12 @@ import torch
 from experiments import markdown, results
 from mlrsnet import Schedule
 from mlrsnet.card import versions
-from mlrsnet.lab import checkpoint, records
-from mlrsnet.lab.loop import run
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.table.file import Row, Table
-from mlrsnet.lab.watch import Watcher
 from mlrsnet.nets import LSTMNet
+from mlrsnet_lab import checkpoint, records
+from mlrsnet_lab.loop import run
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.table.file import Row, Table
+from mlrsnet_lab.watch import Watcher
 
 RECORD = results.RESULTS / "faults" / "damage.json"
 Reader = Callable[[Path], Any]

@@ -1,8 +1,8 @@
 """Where the authors' program departs from the paper, and the lab's switch for each departure."""
 
 from experiments import markdown
-from mlrsnet.lab.recipes import attribution
-from mlrsnet.lab.recipes.authors import DEPARTURES
+from mlrsnet_lab.recipes import attribution
+from mlrsnet_lab.recipes.authors import DEPARTURES
 
 
 def table() -> list[str]:

@@ -47,8 +47,8 @@ from experiments import (
     what_schedules_read,
     width_of_minima,
 )
-from mlrsnet.lab import records, report
-from mlrsnet.lab.recipes import RECIPES
+from mlrsnet_lab import records, report
+from mlrsnet_lab.recipes import RECIPES
 
 MAKERS: dict[str, Callable[[], list[str]]] = {
     "ablations": horizon_ablations.table,

@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from mlrsnet.lab.records import Record
+from mlrsnet_lab.records import Record
 
 DPI = 150
 

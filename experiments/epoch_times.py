@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments import results
-from mlrsnet.lab.models import build_image
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.spec import RunSpec
+from mlrsnet_lab.models import build_image
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.spec import RunSpec
 
 GPU = "NVIDIA H200"
 PICTURES = {  # training pictures if no record says otherwise, their size, classes

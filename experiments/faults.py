@@ -25,7 +25,7 @@ from experiments import markdown, results
 from experiments.faulty_commands import COMMANDS, Command, warm_up
 from experiments.strikes import Trial, small_disk
 from mlrsnet.card import versions
-from mlrsnet.lab.records import commit
+from mlrsnet_lab.records import commit
 
 RECORD = results.RESULTS / "faults" / "faults.json"
 FAULTS = {

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from mlrsnet import cli
-from mlrsnet.lab import datasets, loop, meta_training, records, screen, universal
-from mlrsnet.lab.table import fill, kinds
-from mlrsnet.lab.table.columns import Column
-from mlrsnet.lab.table.file import PARTS, Table
+from mlrsnet_lab import datasets, loop, meta_training, records, screen, universal
+from mlrsnet_lab.table import fill, kinds
+from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.table.file import PARTS, Table
 
 OUT = "learned.safetensors"
 TABLE = "table.npz"

@@ -24,14 +24,14 @@ from torch.optim import SGD, Adam
 from experiments import markdown, results
 from mlrsnet import MetaTrainer
 from mlrsnet.card import Card, versions
-from mlrsnet.lab.distributions import inner_tasks
-from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Task, Tasks
-from mlrsnet.lab.horizon.batches import Batches
-from mlrsnet.lab.horizon.first_net import first_net
-from mlrsnet.lab.records import commit
 from mlrsnet.nets import LSTMNet
 from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
+from mlrsnet_lab.distributions import inner_tasks
+from mlrsnet_lab.horizon import Evolution, HorizonTrainer, Task, Tasks
+from mlrsnet_lab.horizon.batches import Batches
+from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.records import commit
 
 TASKS, MEMBERS, HIDDEN = 4, 16, 16
 GAMMA = Fixed(1.0)

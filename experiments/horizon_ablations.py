@@ -18,14 +18,14 @@ import torch
 
 from experiments import markdown, results
 from mlrsnet.card import Card, versions
-from mlrsnet.lab.demo import LEARN_ON, TRANSFER_TO
-from mlrsnet.lab.distributions import inner_tasks
-from mlrsnet.lab.horizon import Evolution, HorizonTrainer, Tasks
-from mlrsnet.lab.horizon.first_net import first_net
-from mlrsnet.lab.records import commit
 from mlrsnet.nets import LSTMNet, TrendNet, build_net
 from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
+from mlrsnet_lab.demo import LEARN_ON, TRANSFER_TO
+from mlrsnet_lab.distributions import inner_tasks
+from mlrsnet_lab.horizon import Evolution, HorizonTrainer, Tasks
+from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.records import commit
 
 
 def variant(seed: int, *, kind: type[LSTMNet] = LSTMNet, **changes: Any) -> LSTMNet:

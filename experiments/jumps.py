@@ -24,22 +24,31 @@ from torch.nn.functional import mse_loss
 from torch.optim.lr_scheduler import OneCycleLR
 
 from experiments import markdown, results
-from mlrsnet import LearnedLR, _optimizers, default
+from mlrsnet import LearnedLR, default
+from mlrsnet.default import Default
+from mlrsnet.law import Seen
 
 RECORD = results.RESULTS / "jumps" / "cpu.json"
 SHAPES = ((60, 64, 2), (60, 32, 3), (80, 64, 3), (100, 128, 3))
 """Steps, width, hidden layers."""
 
 SEEDS, BATCH, USUAL_LR = 20, 16, 0.1
-NO_LIMIT = mock.patch.object(_optimizers, "is_plain_sgd", return_value=False)
 NO_FLOOR = mock.patch.object(default, "SHORTEST_RISE", 0.0)
-COSINE = "cosine, usual LR"
+NO_LIMIT, DEAD, COSINE = "without the limit", "without the limit, and dead after a blow-up", "cosine, usual LR"
 ARMS: dict[str, tuple[Any, ...]] = {
     "default": (),
-    "without the limit": (NO_LIMIT,),
-    "without the limit, and dead after a blow-up": (NO_LIMIT, NO_FLOOR),
+    NO_LIMIT: (),
+    DEAD: (NO_FLOOR,),
     COSINE: (),
 }
+
+
+class Unlimited(Default):
+    """The default without its limit for plain SGD."""
+
+    def advance(self, state: Any, seen: Seen, *more: Any) -> Any:
+        """As the default does, without what is known of a step before it is taken."""
+        return super().advance(state, seen._replace(now=0.0), *more)
 
 
 def train(arm: str, steps: int, width: int, layers: int, seed: int) -> float:
@@ -54,7 +63,7 @@ def train(arm: str, steps: int, width: int, layers: int, seed: int) -> float:
     lr: Any = (
         OneCycleLR(optimizer, USUAL_LR, total_steps=steps, pct_start=0.05, cycle_momentum=False)
         if arm == COSINE
-        else LearnedLR(optimizer, total_steps=steps)
+        else LearnedLR(optimizer, Unlimited() if arm in (NO_LIMIT, DEAD) else Default(), total_steps=steps)
     )
     with _changed(arm):
         for rows in torch.randint(len(x), (steps, BATCH)):

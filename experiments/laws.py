@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from experiments import markdown, results, shipped_law
-from mlrsnet.lab.datasets import r_tables
-from mlrsnet.lab.table.columns import READING
-from mlrsnet.lab.table.compare import LAWS
-from mlrsnet.lab.table.file import Table
-from mlrsnet.lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
+from mlrsnet_lab.datasets import r_tables
+from mlrsnet_lab.table.columns import READING
+from mlrsnet_lab.table.compare import LAWS
+from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
 
 RECORD = results.RESULTS / "table" / "laws.json"
 LONGER = results.RESULTS / "table" / "horizons.npz"

@@ -5,7 +5,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments import markdown, results
-from mlrsnet.lab.horizon.comparison import log_gaps
+from mlrsnet_lab.horizon.comparison import log_gaps
 
 RECORDS = {
     "universal-lstm": "universal_lstm/universal-lstm.json",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mlrsnet.lab.report.numbers import short_text
+from mlrsnet_lab.report.numbers import short_text
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -24,7 +24,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from experiments import markdown, results
 from mlrsnet import LearnedLR
-from mlrsnet.lab.datasets import data_root, r_tables
+from mlrsnet_lab.datasets import data_root, r_tables
 
 RECORD = results.RESULTS / "over_fitting" / "cpu.json"
 COSINE, DEFAULT, VALIDATED = "cosine, usual LR", "default", "default, validated"

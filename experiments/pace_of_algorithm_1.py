@@ -10,11 +10,11 @@ from typing import Any
 from experiments import markdown, results
 from experiments.drawing import lrs, new, plain, save
 from experiments.markdown import span
-from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
-from mlrsnet.lab.recipes import table1 as table1_recipe
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.recipes import sensitivity as sensitivity_recipe
+from mlrsnet_lab.recipes import table1 as table1_recipe
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text
+from mlrsnet_lab.report.tables import Row
 
 OTHER_THAN_PACE = (sensitivity_recipe.CELL, sensitivity_recipe.LEAKY)
 """Settings that change neither the meta LR nor the number of updates."""

@@ -4,9 +4,9 @@ from statistics import median
 
 from experiments import markdown, results
 from experiments.markdown import span
-from mlrsnet.lab.recipes import table3 as recipe
-from mlrsnet.lab.report.numbers import Stat, metric_stat
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.recipes import table3 as recipe
+from mlrsnet_lab.report.numbers import Stat, metric_stat
+from mlrsnet_lab.report.tables import Row
 
 SOURCES = {
     "table3_paper": ("2-layer LSTM", "2 layers, 150 epochs"),

@@ -14,9 +14,9 @@ import torch
 from experiments import markdown, results
 from mlrsnet import preview
 from mlrsnet.card import versions
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.stepper import Stepper
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.stepper import Stepper
 
 FILE, FOLDER, ROW = "preview/cpu.json", "proof_short", "Universal"
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)

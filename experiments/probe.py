@@ -2,8 +2,8 @@
 
 from experiments import markdown, results
 from experiments.markdown import span
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text
 
 
 def table() -> list[str]:

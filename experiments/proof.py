@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import geometric_mean, mean, median, stdev
 
 from experiments import drawing, markdown, results
-from mlrsnet.lab.recipes.proof import KINDS, TIMES, VALIDATED
-from mlrsnet.lab.records import DIVERGED, Record
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.recipes.proof import KINDS, TIMES, VALIDATED
+from mlrsnet_lab.records import DIVERGED, Record
+from mlrsnet_lab.report.tables import Row
 
 FOLDER = "proof_short"
 DECAYS = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in TIMES]

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from experiments import results
 from experiments.pictures import PICTURES
-from mlrsnet.lab import report
+from mlrsnet_lab import report
 
 FOLDER, WIDTH, HEIGHT = "table1_smoke", 1100, 1522
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from experiments import markdown, results
 from experiments.drawing import lrs, metrics, new, plain, save
-from mlrsnet.lab.recipes import horizon as recipe
-from mlrsnet.lab.report.numbers import metric_stat
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.recipes import horizon as recipe
+from mlrsnet_lab.report.numbers import metric_stat
+from mlrsnet_lab.report.tables import Row
 
 COLUMN, OTHER = "CIFAR-10", "CIFAR-10, ResNet-18, SGD"
 LARGEST = 3.0

@@ -9,12 +9,12 @@ from typing import Any
 
 from mlrsnet.baselines import HAND_DESIGNED
 from mlrsnet.card import versions
-from mlrsnet.lab import records
-from mlrsnet.lab.optimizers import EAGER
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report import Report, read_report
-from mlrsnet.lab.report.numbers import metric_stat, metric_text
-from mlrsnet.lab.report.tables import Row, Section, Table
+from mlrsnet_lab import records
+from mlrsnet_lab.optimizers import EAGER
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report import Report, read_report
+from mlrsnet_lab.report.numbers import metric_stat, metric_text
+from mlrsnet_lab.report.tables import Row, Section, Table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

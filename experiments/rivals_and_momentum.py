@@ -4,9 +4,9 @@ from statistics import mean, median
 
 from experiments import markdown, results
 from experiments.markdown import span
-from mlrsnet.lab import records
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import difference_text, metric_text
+from mlrsnet_lab import records
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import difference_text, metric_text
 
 TABLES = {
     "table1_short": ("CIFAR-10", "Table 1, 60 epochs"),

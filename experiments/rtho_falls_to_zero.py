@@ -1,9 +1,9 @@
 """RTHO: at the paper's LR and hyper-LRs the LR of ResNet-18 falls to 0 within a few steps."""
 
 from experiments import markdown, results
-from mlrsnet.lab import records
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text, short_text
+from mlrsnet_lab import records
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text, short_text
 
 TRIALS = f"2-layer LSTM: hyper_lr of RTHO, {records.CHOSEN}"
 HEADS = ["LR", "hyper-LR", "epochs", "first step at an LR of 0", "steps at 0 (%)", "largest LR", "LR at the end"]

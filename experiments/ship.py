@@ -16,12 +16,12 @@ from experiments.results import last_mean
 from mlrsnet import Schedule
 from mlrsnet.card import Card
 from mlrsnet.files import names
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import table1 as table1_recipe
-from mlrsnet.lab.recipes.base import slug
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
-from mlrsnet.lab.report.tables import Row, Table
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import table1 as table1_recipe
+from mlrsnet_lab.recipes.base import slug
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text
+from mlrsnet_lab.report.tables import Row, Table
 
 OWN, OTHERS, RIVALS = (
     "its own meta-training",

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from experiments import results
 from mlrsnet.default import Default
-from mlrsnet.lab.table.file import Table, merged
-from mlrsnet.lab.table.law import features, responses
+from mlrsnet_lab.table.file import Table, merged
+from mlrsnet_lab.table.law import features, responses
 
 TABLES = ("short", "long")
 KNOWS = ("horizon", "parameters", "depth")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments import markdown, results
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_stat, metric_text
-from mlrsnet.lab.report.tables import Row, Table
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_stat, metric_text
+from mlrsnet_lab.report.tables import Row, Table
 
 
 @dataclass(frozen=True)

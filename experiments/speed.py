@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from experiments import markdown, results
-from mlrsnet.lab.recipes import time as time_recipe
-from mlrsnet.lab.report.numbers import metric_text, number, short_text
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.recipes import time as time_recipe
+from mlrsnet_lab.report.numbers import metric_text, number, short_text
+from mlrsnet_lab.report.tables import Row
 
 PLAIN_STEPS = ("Fixed", "MultiStep", "Exponential", "SGDR")
 """Methods that differ in the LR alone."""

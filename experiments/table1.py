@@ -5,8 +5,8 @@ from pathlib import Path
 from experiments import markdown, results
 from experiments.drawing import lrs, metrics, new, plain, save
 from experiments.pace_of_algorithm_1 import authors, meta_training
-from mlrsnet.lab.recipes import table1 as recipe
-from mlrsnet.lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
+from mlrsnet_lab.recipes import table1 as recipe
+from mlrsnet_lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
 
 COLUMN, MULTISTEP, SGDR, MLR_SNET, LSTM = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal LSTM"
 

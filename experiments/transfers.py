@@ -9,10 +9,10 @@ from typing import Any
 from experiments import markdown, results, side_by_side
 from experiments.drawing import new, plain, save
 from experiments.side_by_side import Column
-from mlrsnet.lab.recipes import epochs, networks, transfer
-from mlrsnet.lab.recipes.rows import TRANSFERRED
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
+from mlrsnet_lab.recipes import epochs, networks, transfer
+from mlrsnet_lab.recipes.rows import TRANSFERRED
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text
 
 FOLDERS = ("epochs_short", "networks_short", "transfer_short", "imagenet_short")
 NAMES = {

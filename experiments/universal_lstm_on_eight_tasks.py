@@ -11,8 +11,8 @@ from typing import Any
 
 from experiments import markdown, results
 from experiments.drawing import new, plain, save
-from mlrsnet.lab.report.numbers import metric_stat, metric_text, short_text
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.report.numbers import metric_stat, metric_text, short_text
+from mlrsnet_lab.report.tables import Row
 
 TASKS = {
     "Digits, MLP, SGD": "digits, MLP, SGD",

@@ -21,17 +21,17 @@ from experiments import markdown, results
 from mlrsnet import Schedule
 from mlrsnet.baselines import factors
 from mlrsnet.card import versions
-from mlrsnet.lab.devices import device_name
-from mlrsnet.lab.horizon import HeldOut, Run, Task
-from mlrsnet.lab.horizon.comparison import log_gaps
-from mlrsnet.lab.horizon.first_net import first_net
-from mlrsnet.lab.horizon.fitness import calibrated_loss
-from mlrsnet.lab.horizon.policies import Table
-from mlrsnet.lab.horizon.pool import Pool
-from mlrsnet.lab.horizon.seeds import seed_from
-from mlrsnet.lab.meta_specs import NETWORKS, PRESETS
-from mlrsnet.lab.records import commit
-from mlrsnet.lab.universal import distribution
+from mlrsnet_lab.devices import device_name
+from mlrsnet_lab.horizon import HeldOut, Run, Task
+from mlrsnet_lab.horizon.comparison import log_gaps
+from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.horizon.fitness import calibrated_loss
+from mlrsnet_lab.horizon.policies import Table
+from mlrsnet_lab.horizon.pool import Pool
+from mlrsnet_lab.horizon.seeds import seed_from
+from mlrsnet_lab.meta_specs import NETWORKS, PRESETS
+from mlrsnet_lab.records import commit
+from mlrsnet_lab.universal import distribution
 
 SHIPPED = "universal-lstm"
 

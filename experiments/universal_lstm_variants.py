@@ -28,15 +28,15 @@ import torch
 
 from experiments import markdown, results
 from mlrsnet.card import Card, versions
-from mlrsnet.lab.devices import device_name
-from mlrsnet.lab.horizon import Evolution, HeldOut, HorizonTrainer, Run, Sampler, Tasks
-from mlrsnet.lab.horizon.comparison import log_gaps
-from mlrsnet.lab.horizon.first_net import first_net
-from mlrsnet.lab.records import commit
-from mlrsnet.lab.universal import distribution
 from mlrsnet.nets import LSTMNet, TrendNet
 from mlrsnet.ranges import Fixed, Gamma, Range
 from mlrsnet.schedule import Schedule
+from mlrsnet_lab.devices import device_name
+from mlrsnet_lab.horizon import Evolution, HeldOut, HorizonTrainer, Run, Sampler, Tasks
+from mlrsnet_lab.horizon.comparison import log_gaps
+from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.records import commit
+from mlrsnet_lab.universal import distribution
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 DECAYS: dict[str, dict[str, Any]] = {"cosine": {"warmup": 0.05}, "linear": {"warmup": 0.05}}

@@ -3,7 +3,7 @@
 from statistics import geometric_mean
 
 from experiments import markdown, proof, results
-from mlrsnet.lab.report.tables import Row
+from mlrsnet_lab.report.tables import Row
 
 MOMENTUM_LRS = {"Linear 1x": "linear from 0.01", "Linear 10x": "linear from 0.1"}
 """Of SGD with momentum 0.9: what the tasks of `proof` call usual, and what the paper's Table 2 uses."""

@@ -25,9 +25,9 @@ import torch
 from experiments import markdown, results
 from mlrsnet import LearnedLR
 from mlrsnet.card import versions
-from mlrsnet.lab.devices import device_name
-from mlrsnet.lab.records import commit
-from mlrsnet.lab.report.numbers import short_text
+from mlrsnet_lab.devices import device_name
+from mlrsnet_lab.records import commit
+from mlrsnet_lab.report.numbers import short_text
 
 FOLDER = results.ROOT / "tests" / "walks"
 LEARNED, COSINE = "learned", "cosine"

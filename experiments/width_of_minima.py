@@ -7,7 +7,7 @@ from typing import Any
 from experiments import markdown, results, side_by_side
 from experiments.drawing import new, plain, save
 from experiments.side_by_side import Column
-from mlrsnet.lab.report.numbers import number, short_text
+from mlrsnet_lab.report.numbers import number, short_text
 
 FOLDER = "width_short"
 

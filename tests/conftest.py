@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests: one thread, repeatable hypothesis. The lab's fixtures stand in its own folder."""
+"""Fixtures of the library's tests."""
 
 import os
 from collections.abc import Callable
@@ -8,19 +8,11 @@ from typing import Any
 import pytest
 import torch
 from cases import NETWORKS, OPTIMIZERS, SCHEDULES, Task
-from hypothesis import settings
 from torch import Tensor
 from torch.optim import Optimizer
 
 from mlrsnet import Schedule, _groups
 from mlrsnet.law import Law
-
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
-settings.load_profile("repeatable")
-torch.set_num_threads(1)
-pytest.register_assert_rewrite(
-    "commands", "lightning_fits", "methods", "runs"
-)  # so that their failed asserts show values
 
 
 @pytest.fixture

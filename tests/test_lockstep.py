@@ -1,7 +1,7 @@
 """Today's core plays cases whose LRs the core of 239a254 wrote down, see `experiments/golden.py`.
 
 The default runs freely here, with LRs that it writes itself: gradients do not depend on weights, so nothing that differs grows.
-`experiments/lockstep.py` compares both cores on real trainings.
+`tools/lockstep.py` compares both cores on real trainings.
 """
 
 import math
@@ -25,7 +25,7 @@ SAMPLED, MOST = 0.05, 0.99
 
 CLOSE = 1e-5
 LESS_CLOSE = {"small gradients": 0.03, "extend": 0.02, "groups": 2e-5}
-"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: see `experiments/lockstep.py`.
+"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: see `tools/lockstep.py`.
 The steps of the last are so short that float32 rounds them to five digits.
 """
 

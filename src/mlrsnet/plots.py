@@ -117,7 +117,7 @@ def _axes(ax: Any, what: str) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError(f"{what} needs matplotlib, which is not installed: pip install 'mlrsnet[lab]'") from None
+        raise ImportError(f"{what} needs matplotlib, which is not installed: pip install 'mlrsnet[plots]'") from None
     return Figure(figsize=(6, 4), layout="constrained").subplots() if ax is None else ax
 
 

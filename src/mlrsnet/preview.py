@@ -78,7 +78,7 @@ class Preview:
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
         """Draw the LRs beside the cosine's, or the share of their length that steps move the weights by, if that is all that is
-        known. Needs matplotlib (`mlrsnet[lab]`).
+        known. Needs matplotlib (`mlrsnet[plots]`).
 
         Args:
             path: where to write the picture; not written if None.

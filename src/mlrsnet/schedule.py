@@ -380,7 +380,7 @@ class Schedule:
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, max_loss: float = 3.0, ax: Any = None) -> Any:
-        """Draw the LR that each constant loss settles at, one curve per phase. Needs matplotlib (`mlrsnet[lab]`).
+        """Draw the LR that each constant loss settles at, one curve per phase. Needs matplotlib (`mlrsnet[plots]`).
 
         Args:
             path: where to write the picture; not written if None.

@@ -312,7 +312,7 @@ class LearnedLR(LRScheduler):
         return self._driver.numbers.stride
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw the LRs of the run so far, its end, its phases, and where `anneal` began. Needs matplotlib (`mlrsnet[lab]`).
+        """Draw the LRs of the run so far, its end, its phases, and where `anneal` began. Needs matplotlib (`mlrsnet[plots]`).
 
         Args:
             path: where to write the picture; not written if None.

@@ -1,3 +1,3 @@
 """Fixtures of the commands' tests."""
 
-from commands import break_schedule, ctrl_c, own_folder, pictures  # noqa: F401
+from commands import own_folder  # noqa: F401

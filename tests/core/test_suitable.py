@@ -55,7 +55,7 @@ def test_a_subclass_under_another_name_is_refused_too():
 
 @pytest.mark.parametrize("name", ["HDSGD", "HDAdam", "L4", "RTHO"])
 def test_the_baselines_set_their_lr_themselves(name):
-    make = getattr(pytest.importorskip("mlrsnet.lab.baselines"), name)
+    make = getattr(pytest.importorskip("mlrsnet_lab.baselines"), name)
     with pytest.raises(ValueError, match=f"got {name}, which sets its LR itself"):
         LearnedLR(make(weights()), total_steps=9)
 

@@ -14,7 +14,7 @@ from experiments import documents as made
 from experiments.results import ROOT
 from mlrsnet import cli
 from mlrsnet.files import names
-from mlrsnet.lab import methods
+from mlrsnet_lab import methods
 
 WITHOUT_CODE = {
     "changes.md",

@@ -14,11 +14,11 @@ from experiments.markdown import span
 from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.results import ROOT
 from mlrsnet import Schedule
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES
-from mlrsnet.lab.report.runs import Run
-from mlrsnet.lab.report.tables import Row
-from mlrsnet.lab.spec import RunSpec
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import RECIPES
+from mlrsnet_lab.report.runs import Run
+from mlrsnet_lab.report.tables import Row
+from mlrsnet_lab.spec import RunSpec
 
 
 def row(name, val, last, *statuses):

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from experiments import proof, usual_lr
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import RECIPES
-from mlrsnet.lab.records import Record
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import RECIPES
+from mlrsnet_lab.records import Record
 
 COLUMN = "Digits, fine-tuning, CNN, AdamW"
 ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}

@@ -11,11 +11,11 @@ from experiments import ship
 from experiments.pace_of_algorithm_1 import meta_training
 from mlrsnet import Card, LSTMNet, Schedule, cli
 from mlrsnet.files import names
-from mlrsnet.lab import records
-from mlrsnet.lab.recipes import table1, table3
-from mlrsnet.lab.recipes.base import slug
-from mlrsnet.lab.records import Record
 from mlrsnet.ranges import Gamma
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import table1, table3
+from mlrsnet_lab.recipes.base import slug
+from mlrsnet_lab.records import Record
 
 ROOT = Path(__file__).parents[2]
 

@@ -75,9 +75,9 @@ def test_a_public_name_that_is_not_documented_fails_the_build(hooks, monkeypatch
     assert hooks.undocumented(pages.replace("::: mlrsnet.LearnedLR\n", "")) == [
         "mlrsnet.LearnedLR is in no page of docs/api"
     ]
-    monkeypatch.setattr("mlrsnet.lab.baselines.L4.__doc__", None)
+    monkeypatch.setattr("mlrsnet_lab.baselines.L4.__doc__", None)
     monkeypatch.setattr("inspect.getdoc", lambda value: value.__doc__)
-    assert hooks.undocumented(pages) == ["mlrsnet.lab.baselines.L4 has no docstring"]
+    assert hooks.undocumented(pages) == ["mlrsnet_lab.baselines.L4 has no docstring"]
 
 
 @pytest.mark.parametrize(

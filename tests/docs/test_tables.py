@@ -6,11 +6,11 @@ import pytest
 
 from experiments import results as recorded
 from experiments import side_by_side, speed, transfers, width_of_minima
-from mlrsnet.lab import records
-from mlrsnet.lab.feeds.base import ACCURACY, PERPLEXITY
-from mlrsnet.lab.recipes import RECIPES
-from mlrsnet.lab.recipes.base import slug
-from mlrsnet.lab.recipes.rows import SHIPPED, TRANSFERRED
+from mlrsnet_lab import records
+from mlrsnet_lab.feeds.base import ACCURACY, PERPLEXITY
+from mlrsnet_lab.recipes import RECIPES
+from mlrsnet_lab.recipes.base import slug
+from mlrsnet_lab.recipes.rows import SHIPPED, TRANSFERRED
 
 SUBSET = "not the full set: the file has 900 training and 300 test pictures, the set 73,257 and 26,032"
 TEXT = "Penn Treebank, 3-layer LSTM"

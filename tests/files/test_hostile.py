@@ -20,12 +20,12 @@ from mlrsnet import Schedule, cli
 from mlrsnet.card import Card
 from mlrsnet.files import checkpoints, official, untrusted
 from mlrsnet.files.storage import ScheduleError
-from mlrsnet.lab import records
-from mlrsnet.lab.datasets import arrays, image_folder, picture_file
-from mlrsnet.lab.files import archives
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.table.file import Table
 from mlrsnet.nets import LSTMNet
+from mlrsnet_lab import records
+from mlrsnet_lab.datasets import arrays, image_folder, picture_file
+from mlrsnet_lab.files import archives
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.table.file import Table
 
 RUN = {"format": 1, "status": "finished", "spec": {}}
 READ_FILE = {

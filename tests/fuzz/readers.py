@@ -30,8 +30,9 @@ from PIL import Image
 from mlrsnet import LearnedLR, Schedule
 from mlrsnet.cli.simulate import _read_losses
 from mlrsnet.files import hub, official, storage
-from mlrsnet.lab import checkpoint, meta_training, records, starts, universal
-from mlrsnet.lab.datasets import (
+from mlrsnet.nets import LSTMNet
+from mlrsnet_lab import checkpoint, meta_training, records, starts, universal
+from mlrsnet_lab.datasets import (
     arrays,
     corrupted,
     image_folder,
@@ -43,16 +44,15 @@ from mlrsnet.lab.datasets import (
     text,
     weather,
 )
-from mlrsnet.lab.datasets.options import TextOptions
-from mlrsnet.lab.meta_specs import HorizonSpec
-from mlrsnet.lab.overrides import make_spec
-from mlrsnet.lab.report import markdown, read_report
-from mlrsnet.lab.resume import read_below
-from mlrsnet.lab.screen.runs import show_run, show_runs
-from mlrsnet.lab.spec import RunSpec
-from mlrsnet.lab.stepper import Stepper
-from mlrsnet.lab.table.file import Table
-from mlrsnet.nets import LSTMNet
+from mlrsnet_lab.datasets.options import TextOptions
+from mlrsnet_lab.meta_specs import HorizonSpec
+from mlrsnet_lab.overrides import make_spec
+from mlrsnet_lab.report import markdown, read_report
+from mlrsnet_lab.resume import read_below
+from mlrsnet_lab.screen.runs import show_run, show_runs
+from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.stepper import Stepper
+from mlrsnet_lab.table.file import Table
 
 CPU = torch.device("cpu")
 LONGEST_MESSAGE = 1500

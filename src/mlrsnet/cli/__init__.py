@@ -1,4 +1,4 @@
-"""The command line. Here are the commands that need no lab, one per file; those of the lab are loaded when they are called.
+"""The command line. Here are the commands that need no lab, one per file; `others` finds those of other packages.
 
 Exit codes: 0 success; 1 the machine failed (disk, permission, missing package or data, a failed run); 2 a mistake in the command;
 130 Ctrl-C.
@@ -11,40 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mlrsnet
+from mlrsnet.cli import others
 from mlrsnet.cli.parser import Command, Parser, add_later
 from mlrsnet.files.untrusted import printable
 
 COMMANDS = (
-    Command(
-        "demo",
-        "mlrsnet.lab.commands.demo",
-        "learn a schedule on some digits, transfer it to others, compare",
-    ),
-    Command(
-        "reproduce",
-        "mlrsnet.lab.commands.reproduce",
-        "train a table of the paper and report on it",
-        "The same command continues where it was stopped; finished runs are not repeated.",
-    ),
-    Command(
-        "train",
-        "mlrsnet.lab.commands.train",
-        "one training, from a file or from options",
-        "Options override the file. An unknown name lists the known ones.",
-    ),
-    Command(
-        "metatrain",
-        "mlrsnet.lab.commands.metatrain",
-        "learn a schedule: while a model trains, or from many small trainings",
-        "The same command continues where it was stopped.",
-    ),
-    Command("runs", "mlrsnet.lab.commands.runs", "list, show, resume and pack runs"),
-    Command(
-        "report",
-        "mlrsnet.lab.commands.report",
-        "make a page of tables and pictures from runs",
-        "It trains nothing.",
-    ),
     Command("schedules", "mlrsnet.cli.schedules", "list, show and import schedules"),
     Command(
         "simulate",
@@ -53,17 +24,14 @@ COMMANDS = (
         "Prints CSV: step, loss, LR.",
     ),
     Command(
-        "table",
-        "mlrsnet.lab.commands.table",
-        "small trainings under a grid of step sizes, and laws fitted to them",
-    ),
-    Command(
         "doctor",
         "mlrsnet.cli.doctor",
         "print versions, devices and installed extras, and run a short self-test",
         "Paste what it prints into a bug report.",
     ),
 )
+START = "Start with `mlrsnet demo`: a few minutes on a CPU."
+LAB = f"Trainings and the demo come with the lab: {others.TO_INSTALL}."
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -90,15 +58,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parser() -> Parser:
     """The parser of all commands."""
+    missing = others.missing()
     top = Parser(
         prog="mlrsnet",
         description="Learned learning-rate schedules for PyTorch.",
-        epilog="`mlrsnet COMMAND --help` describes a command. Start with `mlrsnet demo`: a few minutes on a CPU.",
+        epilog=f"`mlrsnet COMMAND --help` describes a command. {LAB if missing else START}",
     )
     top.add_argument("--version", action="version", version=f"mlrsnet {mlrsnet.__version__}", help="print the version")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
-    for command in COMMANDS:
+    for command in (*COMMANDS, *others.installed()):
         add_later(commands, command)
+    for name in missing:
+        commands.add_parser(name).module = others.__name__
     return top
 
 

@@ -1,0 +1,170 @@
+"""Pictures on the device as uint8. Crop, flip and normalisation run there, one batch at a time."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from mlrsnet_lab.datasets import ImageDataset, Pictures
+from mlrsnet_lab.feeds.base import ACCURACY, Score, require_batch, shuffled, val_batch
+from mlrsnet_lab.processes import ALONE, Processes
+
+EVAL_BATCH = 1000
+SOME = slice(5000)
+"""The training pictures that `evaluate("train")` uses."""
+
+
+class PictureFeed:
+    """Random batches of one part.
+
+    The plan of an epoch (order, shifts, flips) is drawn at its start and copied to the device, where a cursor moves through it.
+    Pixels are stored as (N, H, W, C), so that batches are in channels_last.
+    """
+
+    def __init__(
+        self,
+        dataset: ImageDataset,
+        part: str,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        *,
+        augment: bool = False,
+        processes: Processes = ALONE,
+    ) -> None:
+        pictures: Pictures = getattr(dataset, part)
+        self.count, self.batch_size, self.seed = len(pictures.labels), batch_size, seed
+        self.steps = self.count // batch_size
+        require_batch(part, self.steps, batch_size, f"{self.count} pictures")
+        _, self.height, self.width = dataset.shape
+        self.pad, self.flip = (dataset.pad, dataset.flip) if augment else (0, False)
+        padded = pad(pictures.images, (0, 0, self.pad, self.pad, self.pad, self.pad))
+        self.images, self.labels = padded.to(device), pictures.labels.to(device)
+        self.normalise = Normalise(dataset.mean, dataset.std, device)
+        self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
+        self.top, self.left, self.mirror = torch.zeros(3, self.count, dtype=torch.int64, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.rows, self.columns = (torch.arange(n, device=device) for n in (self.height, self.width))
+        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
+        self.position = 0
+
+    def prepare(self) -> None:
+        """See `Feed`."""
+        if self.position % self.steps == 0:
+            self._plan(self.position // self.steps)
+            self.cursor.zero_()
+        self.position += 1
+
+    def loss(self, model: nn.Module) -> Tensor:
+        """See `Feed`."""
+        images, labels = self.batch()
+        return cross_entropy(model(images), labels)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """The next pictures, as floats (B, C, H, W), and their labels."""
+        places = self.cursor + self.in_batch
+        chosen = self.order.index_select(0, places)
+        self.cursor += self.batch_size
+        images = self._cut(chosen, places) if self.pad or self.flip else self.images.index_select(0, chosen)
+        return self.normalise(images), self.labels.index_select(0, chosen)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Feed`."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Feed`."""
+        self.position = state["position"]
+        within = self.position % self.steps
+        if within:
+            self._plan(self.position // self.steps)
+            self.cursor.fill_(within * self.batch_size)
+
+    def _plan(self, epoch: int) -> None:
+        order, generator = shuffled(self.count, self.seed, epoch)
+        self.order.copy_(order)
+        if self.pad or self.flip:
+            shifts = torch.randint(2 * self.pad + 1, (2, self.count), generator=generator)
+            self.top.copy_(shifts[0])
+            self.left.copy_(shifts[1])
+            self.mirror.copy_(torch.randint(1 + self.flip, (self.count,), generator=generator))
+
+    def _cut(self, chosen: Tensor, places: Tensor) -> Tensor:
+        """Crop windows from the padded pictures and flip them as planned, in one gather."""
+        top, left, mirror = (plan.index_select(0, places).unsqueeze(1) for plan in (self.top, self.left, self.mirror))
+        rows = top + self.rows
+        columns = left + self.columns + mirror * (self.width - 1 - 2 * self.columns)
+        return self.images[chosen[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+class Normalise:
+    """uint8 (B, H, W, C) -> (x - mean) / std as floats (B, C, H, W), in channels_last."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> None:
+        self.mean = torch.tensor(mean, dtype=torch.float32, device=device)
+        self.std = torch.tensor(std, dtype=torch.float32, device=device)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalise a batch."""
+        return ((images.float() - self.mean) / self.std).permute(0, 3, 1, 2)
+
+
+class PictureData:
+    """Pictures on a device. Evaluation of `train` uses some of them, without augmentation."""
+
+    metric = ACCURACY
+
+    def __init__(
+        self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
+    ) -> None:
+        self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
+        self.processes = processes
+        self.train = PictureFeed(dataset, "train", batch_size, seed, device, augment=True, processes=processes)
+        size = val_batch(batch_size, len(dataset.val.labels), processes)
+        self.val = PictureFeed(
+            dataset, "val", size, seed + 2**32, device, augment=dataset.augment_val, processes=processes
+        )
+        self.parts = {name: self._own(part) for name, part in (("val", dataset.val), ("test", dataset.test))}
+        self.normalise = self.train.normalise
+
+    def calibration(self) -> PictureFeed:
+        """See `DeviceData`."""
+        return PictureFeed(
+            self.dataset,
+            "train",
+            self.batch_size,
+            self.seed + 2**33,
+            self.device,
+            augment=True,
+            processes=self.processes,
+        )
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, part: str) -> Score:
+        """See `DeviceData`. Sums stay on the device until the end."""
+        whole: Pictures = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
+        if part not in self.parts:
+            self.parts[part] = self._own(whole)
+        pictures = self.parts[part]
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for images, labels in zip(pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True):
+            total += sums(model(self.normalise(images)), labels)
+        return score(self.processes.total(total), len(whole.labels))
+
+    def _own(self, pictures: Pictures) -> Pictures:
+        """This process's share, on the device."""
+        own = pictures[self.processes.every]
+        return Pictures(own.images.to(self.device), own.labels.to(self.device))
+
+
+def sums(logits: Tensor, labels: Tensor) -> Tensor:
+    """Summed cross-entropy, and the number of correct predictions."""
+    logits = logits.float()
+    return torch.stack((cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()))
+
+
+def score(total: Tensor, count: int) -> Score:
+    """The score from sums over `count` predictions. Reads them back from the device."""
+    loss, correct = total.tolist()
+    return Score(loss / count, 100 * correct / count)

@@ -1,0 +1,96 @@
+"""The runs of a recipe, in the order in which they are made."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from mlrsnet_lab import checks, records
+from mlrsnet_lab.recipes import SCALES, Cell, Recipe
+from mlrsnet_lab.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a recipe. `number` of `total` also counts the trials that settings are chosen by."""
+
+    cell: Cell
+    seed: int
+    number: int
+    total: int
+
+    @property
+    def title(self) -> str:
+        """For progress bars."""
+        return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
+
+    def trials(self, seed: int) -> "list[Job]":
+        """Short trainings that choose the cell's setting, as runs of their own table."""
+        choice, spec, cell = self.cell.choice, self.cell.spec, self.cell
+        if choice is None or spec is None:
+            return []
+        column = f"{cell.column}: {choice.option} of {cell.row}, {records.CHOSEN}"
+        short = replace(spec, epochs=min(spec.epochs, choice.epochs))
+        trials = [
+            Cell(f"{cell.row}, {choice.option} {value:g}", column, with_options(short, {choice.option: value}))
+            for value in choice.values
+        ]
+        first = self.number - len(trials)
+        return [replace(self, cell=trial, seed=seed, number=first + index) for index, trial in enumerate(trials)]
+
+    @property
+    def spec(self) -> RunSpec:
+        """The cell's spec with this seed, and the path, relative to this run's folder, of a schedule that another run learns."""
+        spec, cell = self.cell.spec, self.cell
+        assert spec is not None
+        if cell.learned_in is None:
+            return replace(spec, seed=self.seed)
+        source = Cell(*cell.learned_in, None).folder(self.seed) / records.SCHEDULE
+        place = Path(os.path.relpath(source, cell.folder(self.seed))).as_posix()
+        return with_options(replace(spec, seed=self.seed), {"schedule": place})
+
+
+def with_options(spec: RunSpec, options: dict[str, Any]) -> RunSpec:
+    """The spec with these options of its schedule changed."""
+    return replace(spec, schedule_options=spec.schedule_options | options)
+
+
+def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str] = ()) -> list[Job]:
+    """The runs of a recipe; `only` limits them to these rows and columns."""
+    checks.one_of("scale", scale, SCALES)
+    for seed in seeds:
+        checks.whole_number("each of seeds", seed, 0)
+    chosen = choose_cells(recipe, scale, only)
+    missing = [cell for cell in chosen if cell.missing]
+    if len(missing) == len(chosen):
+        raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
+    ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
+    return numbered([(cell, seed) for seed in seeds for cell in ready])
+
+
+def choose_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
+    """The cells of these rows and columns, and those whose schedules they use."""
+    cells = recipe.cells(scale)
+    rows, columns = [list(dict.fromkeys(names)) for names in zip(*((c.row, c.column) for c in cells), strict=True)]
+    for name in only:
+        checks.one_of("only", name, (*rows, *columns))
+    chosen = [
+        cell
+        for cell in cells
+        if (not set(only) & set(rows) or cell.row in only) and (not set(only) & set(columns) or cell.column in only)
+    ]
+    wanted = {cell.learned_in for cell in chosen}
+    return [cell for cell in cells if cell in chosen or (cell.row, cell.column) in wanted]
+
+
+def numbered(pairs: Sequence[tuple[Cell, int]]) -> list[Job]:
+    """Jobs of these cells and seeds. Trials are counted before the first run of their row and column."""
+    places = [(cell.row, cell.column) for cell, _ in pairs]
+    is_first = [place not in places[:index] for index, place in enumerate(places)]
+    trials = [
+        len(cell.choice.values) if cell.choice and new else 0 for (cell, _), new in zip(pairs, is_first, strict=True)
+    ]
+    ends = list(accumulate(1 + count for count in trials))
+    return [Job(cell, seed, number, ends[-1]) for (cell, seed), number in zip(pairs, ends, strict=True)]

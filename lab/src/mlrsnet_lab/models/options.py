@@ -1,0 +1,35 @@
+"""Checks and layers that the networks share."""
+
+from typing import TypeAlias
+
+from torch import nn
+
+from mlrsnet_lab import checks
+
+Shape: TypeAlias = tuple[int, int, int]
+"""Channels, height, width of a picture."""
+
+
+def picture_shape(shape: Shape) -> Shape:
+    """Return (C, H, W) as ints, or raise."""
+    try:
+        channels, height, width = (checks.whole_number("each size in shape", size) for size in shape)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"shape must be three whole numbers >= 1, (channels, height, width), got {shape!r}: leave out the batch"
+        ) from None
+    return channels, height, width
+
+
+NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+def normalisation(kind: str, features: int) -> list[nn.Module]:
+    """A layer that normalises features, or none."""
+    checks.one_of("norm", kind, ("none", *NORMS))
+    return [] if kind == "none" else [NORMS[kind](features)]
+
+
+def dropout_rate(dropout: float) -> float:
+    """Return the fraction of outputs to drop, in [0, 1), or raise."""
+    return checks.below_one("dropout", dropout, "0 drops nothing")

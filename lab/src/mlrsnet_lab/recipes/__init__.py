@@ -1,0 +1,37 @@
+"""Recipes by name. A new recipe is one file, and one line here."""
+
+from mlrsnet_lab.recipes import (
+    ablation,
+    adam,
+    attribution,
+    epochs,
+    fig1,
+    horizon,
+    imagenet,
+    larger,
+    lstm_or_mlp,
+    meta_tasks,
+    networks,
+    phases,
+    proof,
+    sensitivity,
+    table1,
+    table2,
+    table3,
+    table5,
+    table6,
+    theory,
+    time,
+    transfer,
+    universal_lstm,
+    width,
+)
+from mlrsnet_lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
+
+FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
+TABLES = (table1, table2, table3, table5, table6)
+OURS = (sensitivity, attribution, horizon, universal_lstm, proof, larger)
+RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
+STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
+
+__all__ = ["RECIPES", "SCALES", "STUDIES", "Cell", "Choice", "Recipe", "Study"]

@@ -1,0 +1,38 @@
+"""Why an LSTM (Section 5.4, Fig. 12): LSTM and MLP as the schedule's network, meta-trained and transferred.
+
+The paper shows curves without numbers: the MLP is better at first, the LSTM in the end.
+"""
+
+from mlrsnet_lab.recipes import table3
+from mlrsnet_lab.recipes.base import Cell, Recipe
+from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, meta_rows, transferred
+
+NETS = {"LSTM": "lstm", "MLP": "mlp"}
+
+
+def cells(scale: str) -> list[Cell]:
+    """Meta-trainings on pictures and on text, and transfers of what was learned on pictures."""
+    chosen = SCALES[scale]
+    pictures, text = chosen.spec("cifar10", "resnet18"), table3.language_model(scale, 2)
+    tests = {"TinyImageNet": chosen.spec("tinyimagenet", "resnet18"), "Penn Treebank": table3.language_model(scale, 3)}
+    found = []
+    for name, net in NETS.items():
+        by_text = table3.meta_rows(name, text, scale, net=net)
+        for row, spec in meta_rows(name, pictures, chosen, net=net).items():
+            learned = Cell(row, "Meta-training: CIFAR-10", spec)
+            found += [learned, Cell(row, "Meta-training: Penn Treebank", by_text[row])]
+            found += [
+                Cell(row, f"Transferred: {test}", transferred(tests[test]), learned_in=(learned.row, learned.column))
+                for test in tests
+            ]
+    return found
+
+
+RECIPE = Recipe(
+    "lstm-or-mlp",
+    "LSTM or MLP as the schedule's network",
+    "The MLP is better early in training, the LSTM at the end, meta-trained and transferred.",
+    cells,
+    notes={"smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."), "short": (SHORT,)},
+    stand_in=True,
+)

@@ -1,0 +1,149 @@
+"""The shipped default against tuned decays and tuning-free rivals, on many tasks; not in the paper.
+
+Decays with 5 % warm-up are tried at 0.03 to 100 times the usual LR, and chosen on validation data. Rivals have their documented
+defaults: nothing of them is tuned. Scale short needs no GPU: 18 tasks, seconds per training. Scale paper is for one.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from mlrsnet.files import hub
+from mlrsnet.files.names import SUFFIX
+from mlrsnet_lab.recipes.base import Cell, Recipe
+from mlrsnet_lab.recipes.proof_tasks import TASKS, Task
+from mlrsnet_lab.recipes.rows import WARMUP, named
+from mlrsnet_lab.spec import RunSpec
+
+LEARNED = {
+    "Universal": "universal",
+    "Universal LSTM": "universal-lstm",
+}
+"""Rows of learned schedules: a name, the path of a .safetensors file, or hf://owner/name. A new one is one line."""
+
+VALIDATED, LEAST_EPOCHS = "Universal, validated", 5
+"""With fewer epochs the first cut would come after the end."""
+
+UNTOLD = "Universal, without losses"
+
+KINDS = ("cosine", "linear")
+TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+"""The grid of the decays, in multiples of the task's usual LR."""
+
+COSINE: dict[str, Any] = {"schedule": "cosine"}
+WARM_COSINE: dict[str, Any] = {"schedule": "cosine", "schedule_options": WARMUP}
+FIRST_STEP = {"reps_rel": 1e-4}
+"""Of L-DoG for networks with batch norm, as its authors advise; 1e-6 for all others."""
+
+
+def cells(scale: str) -> list[Cell]:
+    """All rows of every task."""
+    return [cell for task in TASKS[scale] for cell in _cells(task)]
+
+
+def decays(task: Task) -> dict[str, RunSpec]:
+    """Cosine and linear, at every LR of the grid."""
+    return {
+        f"{kind.capitalize()} {times:g}x": replace(
+            task.spec, schedule=kind, schedule_options=WARMUP, lr=float(f"{times * task.lr:g}")
+        )
+        for kind in KINDS
+        for times in TIMES
+    }
+
+
+def rivals(task: Task) -> dict[str, RunSpec]:
+    """Each with its own optimizer, at its documented default."""
+    spec = task.spec
+    own: dict[str, Any] = {"optimizer_options": {}}
+    warm = {"warmup_steps": task.warmup_steps}
+    return {
+        "One relative size": replace(spec, schedule="relative-rule"),
+        "Schedule-Free": replace(
+            spec,
+            schedule="fixed",
+            optimizer="schedule-free-adamw" if task.adaptive else "schedule-free-sgd",
+            optimizer_options=warm,
+            lr=2.5 * task.lr if task.adaptive else 10 * task.lr,
+        ),
+        "Prodigy": replace(spec, optimizer="prodigy", lr=1.0, **own, **COSINE),
+        "D-Adaptation": replace(spec, lr=1.0, **_d_adapted(spec), **COSINE),
+        "L-DoG": replace(
+            spec,
+            schedule="fixed",
+            optimizer="l-dog",
+            optimizer_options=FIRST_STEP if task.batch_norm else {},
+            lr=1.0,
+        ),
+        "LAMB": replace(spec, optimizer="lamb", lr=1e-3, **own, **WARM_COSINE),
+        "LARS": replace(spec, optimizer="lars", lr=1.0, **own, **WARM_COSINE),
+    }
+
+
+def learned(row: str, task: Task, schedule: str) -> Cell:
+    """A schedule by name, file or address; a name that is not there leaves its cell empty."""
+    if schedule.endswith(SUFFIX) or schedule.startswith(hub.PREFIX):
+        spec = replace(task.spec, schedule="learned", schedule_options={"schedule": schedule})
+        return Cell(row, task.name, spec)
+    return named(row, task.name, task.spec, schedule)
+
+
+def validated(task: Task) -> Cell:
+    """The default, which also reads the validation loss after every epoch."""
+    cell = learned(VALIDATED, task, LEARNED["Universal"])
+    if cell.spec is None:
+        return cell
+    return replace(cell, spec=replace(cell.spec, schedule_options={**cell.spec.schedule_options, "validate": True}))
+
+
+def untold(task: Task) -> Cell:
+    """The default, which is told no loss."""
+    return named(UNTOLD, task.name, task.spec, LEARNED["Universal"], tells_loss=False)
+
+
+def _d_adapted(spec: RunSpec) -> dict[str, Any]:
+    """D-Adaptation's form of the task's optimizer."""
+    if spec.optimizer.startswith("adam"):
+        options: dict[str, Any] = {"decouple": True} if spec.optimizer == "adamw" else {}
+        return {"optimizer": "d-adapt-adam", "optimizer_options": options}
+    return {"optimizer": "d-adapt-sgd", "optimizer_options": {"momentum": 0.9} if spec.optimizer == "sgdm" else {}}
+
+
+def _cells(task: Task) -> list[Cell]:
+    return [
+        *(learned(row, task, schedule) for row, schedule in LEARNED.items()),
+        untold(task),
+        *([validated(task)] if task.spec.epochs >= LEAST_EPOCHS else []),
+        *(Cell(row, task.name, spec) for row, spec in (decays(task) | rivals(task)).items()),
+    ]
+
+
+RECIPE = Recipe(
+    "proof",
+    "The default, untuned, against tuned decays and tuning-free rivals on many tasks",
+    "With nothing to tune, the geometric mean of its error against the best-tuned decay is at most 1 over all tasks, above 1.05 on "
+    "none, and below that of every rival at its documented default.",
+    cells,
+    for_cpu=("smoke", "short"),
+    notes={
+        "all": (
+            "Not in the paper. Every row of a task trains on the same data from the same weights in the same order.",
+            "Decays have a warm-up of 5 % and LRs in multiples of the task's usual one: 0.1 for SGD (1 for LSTMs on characters, 10 "
+            "on Penn Treebank), 0.01 with momentum, 0.001 for Adam and AdamW, a tenth of that for fine-tuning on the same, 0.01 "
+            "for prices in dollars. Choose by validation.",
+            "One relative size: every step is 8.7 % of the weights' length, measured, in a linear decay with 5 % warm-up.",
+            "Universal, without losses: it is told none, as where a loop has no call of LearnedLR.step.",
+            "Universal, validated: it reads the validation loss after every epoch (LearnedLR.validate); only where there are at "
+            "least 5. The decays are chosen by the same data.",
+            "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
+            "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
+            "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",
+        ),
+        "smoke": ("Tables and digits that come with scikit-learn: this shows that everything works.",),
+        "short": (
+            "Tasks for a CPU: parts of data sets, small pictures and networks, seconds per training.",
+            "Fine-tuning starts from a network trained on the first half of MNIST and goes on with a quarter that it has not seen; "
+            "or from six classes of CIFAR-10, and learns the other four.",
+        ),
+        "paper": ("TinyImageNet is a subset of 15,000 pictures.",),
+    },
+)

@@ -1,0 +1,290 @@
+"""Runs become sections, tables and rows: everything that the page says, without how it looks."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mlrsnet_lab import records
+from mlrsnet_lab.report.gather import AveragePlan, Findings, Gathered, Plan, Target
+from mlrsnet_lab.report.names import by, different, name, names, same_method, same_spec, shared
+from mlrsnet_lab.report.numbers import Stat, count_text, metric_text, number, stat
+from mlrsnet_lab.report.runs import LEARNED_ROW, Metric, Run, table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method: its runs differ only in their seeds."""
+
+    name: str
+    runs: list[Run]
+    paper: Stat | None = None
+    missing: str = ""
+    num_seeds: int = 0
+    wins: bool = False
+    paper_best: Stat | None = None
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is a learned schedule."""
+        return self.name.startswith(LEARNED_ROW) or any(run.learned for run in self.runs)
+
+    @property
+    def counted(self) -> list[Run]:
+        """The runs whose numbers enter the means."""
+        return [run for run in self.runs if run.counts]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a run diverged: a mean over the others would flatter the row."""
+        return any(run.status == records.DIVERGED for run in self.runs)
+
+    def stat(self, key: str) -> Stat | None:
+        """`last` or `best` over the counted runs."""
+        return stat(run.result(key) for run in self.counted)
+
+    @property
+    def train_loss(self) -> Stat | None:
+        """Of the last epoch, over the counted runs."""
+        return stat(run.train_loss for run in self.counted)
+
+    @property
+    def seconds_per_epoch(self) -> Stat | None:
+        """Over the counted runs."""
+        return stat(number(run.timing("seconds_per_epoch")) for run in self.counted)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's; `Table.comparable` says whether it means anything."""
+        last = self.stat("last")
+        return None if last is None or self.paper is None else last.mean - self.paper.mean
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds are in the means, and how many were planned."""
+        runs, seeds = len(self.counted), len({run.seed for run in self.counted})
+        if runs != seeds:
+            return f"{count_text(runs, 'run')}, {count_text(seeds, 'seed')}"
+        wanted = max(self.num_seeds, len({run.seed for run in self.runs}))
+        return str(seeds) if seeds == wanted else f"{seeds} of {wanted}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """About runs that have not finished, and rows without runs."""
+        if not self.runs:
+            return [f"not run: {self.missing}" if self.missing else "not run"]
+        seeds: dict[str, list[str]] = {}
+        for run in self.runs:
+            seeds.setdefault(run.remark, []).append(run.seed)
+        return [f"seed{'s'[: len(said) - 1]} {', '.join(said)}: {remark}" for remark, said in seeds.items() if remark]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with the same task and metric."""
+
+    title: str
+    rows: list[Row]
+    metric: Metric
+    comparable: bool = False
+    paper_setting: str = ""
+    averaged: bool = False
+
+    @property
+    def trials(self) -> bool:
+        """Whether its rows are trials of a setting, which their validation results choose."""
+        return self.title.endswith(records.CHOSEN)
+
+    @property
+    def deciding(self) -> str:
+        """The result that the rows are compared by."""
+        return "val_metric" if self.trials else "last"
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of all rows."""
+        return [run for row in self.rows for run in row.runs]
+
+    @property
+    def settings(self) -> str:
+        """What all runs share, in words; empty if there is no run."""
+        words = [shared(self.runs, key) for key in ("task", "model", "optimizer")]
+        for key, text in (("epochs", "{} epochs"), ("batch_size", "batch size {}")):
+            words.append(text.format(value) if (value := shared(self.runs, key)) else "")
+        return ", ".join(word for word in words if word)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the tasks say about their data, such as that they are made up; with the rows, if it is not all of them."""
+        said = {row.name: _distinct(_note(run) for run in row.runs) for row in self.rows if row.runs}
+        found = []
+        for note in _distinct(note for notes in said.values() for note in notes):
+            rows = [name for name, notes in said.items() if note in notes]
+            found.append(note if len(rows) == len(said) else f"{', '.join(rows)}: {note}")
+        return found
+
+
+@dataclass(frozen=True)
+class Section:
+    """One recipe, or the runs of none."""
+
+    title: str
+    tables: list[Table]
+    scale: str = ""
+    claim: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """Why the paper's numbers cannot be compared with ours; empty if they can, or if there are none."""
+        rows = [row for one in self.tables for row in one.rows]
+        if all(row.paper is None for row in rows) or all(one.comparable for one in self.tables):
+            return ""
+        return (
+            f'These runs are at scale "{self.scale}", not at the paper\'s. Its numbers are shown for orientation; no difference '
+            "is computed."
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report says."""
+
+    name: str
+    sections: list[Section]
+    unreadable: list[tuple[str, str]]
+    studies: list[Findings]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of all sections."""
+        return [run for section in self.sections for one in section.tables for run in one.runs]
+
+    @property
+    def statuses(self) -> str:
+        """How many runs have which status."""
+        count = Counter(run.status for run in self.runs)
+        return ", ".join(f"{amount} {status}" for status, amount in sorted(count.items(), key=_finished_first))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Where the numbers come from."""
+        data = [*(run.record.data for run in self.runs), *(study.data for study in self.studies)]
+        versions = [table(one.get("versions")) for one in data]
+        found = {
+            "runs": f"{len(self.runs)}: {self.statuses}" if self.runs else "",
+            "newest": newest(run.timing(key) for run in self.runs for key in ("started", "ended")),
+            "device": "; ".join(_distinct(one.get("device") for one in data)),
+            "versions": "; ".join(_distinct(", ".join(f"{key} {one[key]}" for key in one) for one in versions)),
+            "commit": ", ".join(_distinct(one.get("commit") for one in data)),
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+def build(gathered: Gathered) -> Report:
+    """The whole report, tables of recipes first."""
+    sections = [_of_plan(plan, runs) for plan, runs in gathered.plans]
+    if gathered.loose:
+        sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
+    return Report(gathered.name, sections, gathered.unreadable, gathered.findings)
+
+
+def newest(dates: Iterable[Any]) -> str:
+    """The latest of ISO dates, in UTC; empty if there is none.
+
+    >>> newest(["2026-11-15T12:00:00+00:00", "2026-11-15T13:30:00+02:00", None, "soon"])
+    '2026-11-15 12:00 UTC'
+    """
+    read = [date for date in map(_date, dates) if date is not None]
+    return f"{max(read):%Y-%m-%d %H:%M} UTC" if read else ""
+
+
+def _date(text: Any) -> datetime | None:
+    try:
+        date = datetime.fromisoformat(str(text))
+        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_plan(plan: Plan, runs: list[Run]) -> Section:
+    columns = dict.fromkeys((*plan.columns, *(run.labels["column"] for run in runs)))
+    tables = [_column(plan, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
+    averages = [_averaged(plan, average, runs) for average in plan.averages]
+    return Section(plan.title, [*averages, *tables], plan.scale, plan.claim, plan.notes)
+
+
+def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
+    """All runs of a row in these columns as one row."""
+    mine = [run for run in runs if run.labels["column"] in average.columns]
+    labels = dict.fromkeys(row for row, column in plan.targets if column in average.columns)
+    rows = [
+        Row(
+            label,
+            [run for run in mine if run.labels["row"] == label],
+            average.paper.get(label),
+            paper_best=average.paper_best.get(label),
+        )
+        for label in labels
+    ]
+    table = Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting, averaged=True)
+    return _with_winners(table)
+
+
+def _column(plan: Plan, column: str, runs: list[Run]) -> Table:
+    here = [row for row, place in plan.targets if place == column]
+    labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
+    rows: list[Row] = []
+    is_trial = column.endswith(records.CHOSEN)
+    for label in labels:
+        target = plan.targets.get((label, column), Target())
+        mine = [run for run in runs if run.labels["row"] == label]
+        groups = by(same_method, mine) or [[]]
+        apart = different([group[0].spec for group in groups if group])
+        for group in groups:
+            # Runs with other settings under one label must not be averaged.
+            full = f"{label} ({name(group[0].spec, apart)})" if apart else label
+            rows.append(Row(full, _by_seed(group), target.paper, target.missing, 1 if is_trial else plan.num_seeds))
+    return _with_winners(Table(column, rows, _metric(runs), plan.comparable, plan.paper_setting))
+
+
+def _of_loose(runs: list[Run]) -> list[Table]:
+    tables = []
+    for group in by(lambda run: (str(run.spec.get("task")), str(run.spec.get("model")), run.metric), runs):
+        groups = by(same_spec, group)
+        rows = [Row(label, _by_seed(members)) for label, members in zip(names(groups), groups, strict=True)]
+        title = ", ".join(str(group[0].spec.get(key) or f"no {key}") for key in ("task", "model"))
+        tables.append(_with_winners(Table(title, rows, group[0].metric)))
+    return tables
+
+
+def _with_winners(one: Table) -> Table:
+    """Mark the best mean, and means that are printed alike, if there is another row to be better than."""
+    means = {index: row.stat(one.deciding) for index, row in enumerate(one.rows) if not row.diverged}
+    there = {index: value.mean for index, value in means.items() if value is not None}
+    if len(there) < 2:
+        return one
+    best = metric_text((max if one.metric.higher_is_better else min)(there.values()))
+    wins = {index for index, mean in there.items() if metric_text(mean) == best}
+    return replace(one, rows=[replace(row, wins=index in wins) for index, row in enumerate(one.rows)])
+
+
+def _metric(runs: list[Run]) -> Metric:
+    return runs[0].metric if runs else Metric()
+
+
+def _by_seed(runs: list[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: (len(run.seed), run.seed, run.folder))
+
+
+def _note(run: Run) -> object:
+    return table(run.record.data.get("task")).get("note")
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(str(value) for value in values if value))
+
+
+def _finished_first(item: tuple[str, int]) -> tuple[bool, str]:
+    return item[0] != records.FINISHED, item[0]

@@ -1,0 +1,141 @@
+"""Reproduce the paper: one recipe, one study, or all of them with one report."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from mlrsnet.card import versions
+from mlrsnet.files.writing import write_atomically
+from mlrsnet_lab import checks, records
+from mlrsnet_lab.executors import Counts, Executor
+from mlrsnet_lab.recipe_runs import run_recipe, run_study
+from mlrsnet_lab.recipes import RECIPES, STUDIES
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.report import Report, read_report, save_report
+from mlrsnet_lab.several import Outcome, Watch
+
+ALL = "all"
+"""Instead of a recipe's name: every recipe and study."""
+
+SUMMARY = "all.json"
+"""What `all` leaves beside the report: how long everything took, and on what."""
+
+
+@dataclass
+class Reproduction(Outcome):
+    """What was run.
+
+    report: what was gathered from the folder, or None if there is nothing to report on.
+    page: where the report was written, or None if there is none or matplotlib is missing.
+    seconds: how long everything took.
+    """
+
+    report: Report | None = None
+    page: Path | None = None
+    seconds: float = 0.0
+
+
+def reproduce(
+    name: str,
+    scale: str,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    only: Sequence[str] = (),
+    device: str = "auto",
+    root: Path | None = None,
+    watch: Watch = lambda one: (),
+    tell: Callable[[str], object] = lambda line: None,
+    checkpoint_seconds: float = 20.0,
+    executor: Executor | None = None,
+    on_change: Callable[[Counts], object] = lambda counts: None,
+) -> Reproduction:
+    """Train a recipe, or compute a study, into `out`, and write the report, whose pictures need matplotlib.
+
+    `all` does both for every recipe and study, each in its own folder. It skips recipes whose data or packages are missing, and
+    takes one seed at scale `smoke`. Call it again to continue after an interruption.
+
+    Args:
+        name: of a recipe or a study, or `all`.
+        scale, out, seeds, only, device, root, watch, tell, checkpoint_seconds: see `run_recipe`.
+        executor: where the runs are made; one after the other on this machine if None.
+        on_change: called with the number of runs that are running, done and given again whenever one changes.
+    """
+    names = _check_request(name, only)
+    if name == ALL and seeds is None and scale == "smoke":
+        seeds = (0,)
+    start, done = time.perf_counter(), Reproduction()
+    is_study = name in STUDIES  # computed here
+    with (Executor() if is_study or executor is None else executor).crew(
+        "cpu" if is_study else device, on_change
+    ) as crew:
+        for one in names:
+            folder = out / one if name == ALL else out
+            if one in STUDIES:
+                run_study(one, scale, folder, seed=seeds[0] if seeds else 0)
+                continue
+            try:
+                done.records += run_recipe(
+                    one,
+                    scale,
+                    folder,
+                    seeds=seeds,
+                    only=only,
+                    root=root,
+                    watch=watch,
+                    tell=tell,
+                    crew=crew,
+                    checkpoint_seconds=checkpoint_seconds,
+                )
+            except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
+                if name != ALL:
+                    raise
+                done.failures.append(f"{one}: {error}")
+    done.total = len(done.records) + len(done.failures)
+    done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
+    done.report, done.page = _report(out, tell)
+    done.seconds = time.perf_counter() - start
+    if name == ALL:
+        _write_summary(out, scale, done)
+    return done
+
+
+def _check_request(name: str, only: Sequence[str]) -> list[str]:
+    """The recipes and studies to run."""
+    every = [*RECIPES, *STUDIES]
+    if only and (name == ALL or name in STUDIES):
+        raise ValueError(f"only belongs to a single recipe of trainings, got {name}: leave it out, or name the recipe")
+    return every if name == ALL else [checks.one_of("recipe", name, every)]
+
+
+def _line(record: Record) -> str:
+    labels = record.data["labels"]
+    return f"{record.folder or labels['column'] + ', ' + labels['row']}: {record.data.get('error')}"
+
+
+def _report(out: Path, tell: Callable[[str], object]) -> tuple[Report | None, Path | None]:
+    """Write the page, unless there is nothing to report on. Without matplotlib the runs still count; say how to get the page."""
+    if not out.is_dir() or not (any(records.find(out)) or any(out.rglob(records.STUDY))):
+        return None, None
+    report = read_report(out)
+    try:
+        return report, save_report(report, out)[0]
+    except ImportError as error:
+        tell(f"no report: {error}; then `mlrsnet report {out}` makes it")
+        return report, None
+
+
+def _write_summary(out: Path, scale: str, done: Reproduction) -> None:
+    told = {
+        "scale": scale,
+        "seconds": done.seconds,
+        "runs": len(done.records),
+        "cpu": f"{os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": versions(),
+        "commit": records.commit(),
+    }
+    write_atomically(out / SUMMARY, records.dumps(told, indent=1).encode())

@@ -1,0 +1,76 @@
+"""Continue every unfinished run below a folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlrsnet_lab import records
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.several import Outcome, Planned, Watch, train_all
+from mlrsnet_lab.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs below a folder, and one line for each that cannot be read."""
+
+    found: list[Record]
+    unreadable: list[str]
+
+
+def read_below(folder: Path) -> Runs:
+    """Read every run at or below a folder."""
+    runs = Runs([], [])
+    for path in records.find(folder):
+        try:
+            runs.found.append(records.read(path))
+        except ValueError as error:
+            runs.unreadable.append(str(error))
+    return runs
+
+
+def resume(
+    folder: Path,
+    *,
+    device: str = "auto",
+    root: Path | None = None,
+    watch: Watch = lambda one: (),
+    tell: Callable[[str], object] = lambda line: None,
+) -> Outcome:
+    """Continue the run in a folder, or all unfinished runs below it. Runs that cannot be read are left as they are.
+
+    Args:
+        folder: a run's folder, or one above several.
+        device, root: see `run`.
+        watch: returns the watchers of a run.
+        tell: is called with one line for everything that is left as it is.
+    """
+    runs = Runs([records.read(folder)], []) if records.holds(folder) else read_below(folder)
+    if not runs.found and not runs.unreadable:
+        raise ValueError(f"there are no runs below {folder}: pass a run's folder, or one above runs")
+    for message in runs.unreadable:
+        tell(f"unreadable: {message}")
+    unfinished = [record for record in runs.found if not record.ended]
+    if not unfinished:
+        count = f"{len(runs.found)} {'run' if len(runs.found) == 1 else 'runs'}"
+        tell(f"nothing to do: {count} below {folder}, none unfinished")
+    return train_all(_plan(unfinished, folder, tell), device=device, root=root, watch=watch)
+
+
+def _plan(unfinished: list[Record], folder: Path, tell: Callable[[str], object]) -> list[Planned]:
+    planned = []
+    for record in unfinished:
+        try:
+            planned.append(Planned(RunSpec.from_dict(record.spec), record.folder or folder, describe_run(record)))
+        except ValueError as error:
+            tell(f"left as it is: {record.folder}: {error}")
+    return planned
+
+
+def describe_run(record: Record) -> str:
+    """What a run trains, in a few words: its place in a recipe's table, or the names in its spec."""
+    labels = record.entry("labels")
+    place = [str(labels[key]) for key in ("column", "row") if key in labels]
+    if place:
+        return " ".join([*place, f"seed {record.spec.get('seed')}"])
+    return ", ".join(str(record.spec.get(name)) for name in ("task", "model", "optimizer", "schedule"))

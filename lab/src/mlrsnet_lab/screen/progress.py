@@ -1,0 +1,109 @@
+"""Trainings on a terminal: one progress bar each."""
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from mlrsnet_lab.board import Board
+from mlrsnet_lab.executors import Counts
+from mlrsnet_lab.records import FINISHED, Record
+from mlrsnet_lab.several import Planned, Watch
+from mlrsnet_lab.watch import Watcher
+
+SHOWN = 12
+"""Bars on the screen at once. A terminal cuts off what exceeds its height, and the last bar is the one that moves."""
+
+
+class Bars(Progress):
+    """Prints nothing, not even an empty line, if no training began."""
+
+    def stop(self) -> None:
+        """Take the bars off the screen, or leave them where they ended."""
+        if self.tasks:
+            super().stop()
+        else:
+            self.live.stop()
+
+
+def bars(console: Console) -> Progress:
+    """A place for bars. Titles are printed as they are, brackets too."""
+    title = Column(max_width=36, no_wrap=True, overflow="ellipsis")
+    return Bars(
+        TextColumn("{task.description}", markup=False, table_column=title),
+        BarColumn(bar_width=6),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[now]}", markup=False),
+        console=console,
+    )
+
+
+def watchers(progress: Progress, tensorboard: bool, *more: Watcher) -> Watch:
+    """For every run a bar, and event files in its folder if `tensorboard`."""
+
+    def watch(run: Planned) -> list[Watcher]:
+        boards = [Board(run.folder / "tensorboard")] if tensorboard else []
+        return [*more, Bar(progress, run.title), *boards]
+
+    return watch
+
+
+class Total:
+    """A line about runs that are made at once; it appears with the second one."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task: TaskID | None = None
+
+    def __call__(self, counts: Counts) -> None:
+        """Update it."""
+        if self.task is None and counts.running > 1:
+            self.task = self.progress.add_task("all runs", total=None, now="", stays=True)
+        if self.task is not None:
+            again = f", {counts.again} tried again" if counts.again else ""
+            self.progress.update(self.task, now=f"{counts.running} running, {counts.done} done{again}")
+
+
+def make_room(progress: Progress) -> None:
+    """Take the oldest bars off the screen, first those of runs that have ended."""
+    bars = [task for task in progress.tasks if not task.fields.get("stays")]
+    for task in sorted(bars, key=lambda task: not task.finished)[: 1 - SHOWN]:
+        progress.remove_task(task.id)
+
+
+class Bar(Watcher):
+    """One training's bar, counted in steps, with the loss, LR and metric of the last epoch."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self.progress, self.title = progress, title
+        self.unit, self.moved = "", False
+
+    def begin(self, record: Record, step: int, total_steps: int) -> None:
+        """Add the bar."""
+        make_room(self.progress)
+        self.unit = record.data["metric"]["unit"]
+        self.task = self.progress.add_task(self.title, total=total_steps, completed=step, now="")
+
+    def steps(self, step: int) -> None:
+        """Move the bar."""
+        self._update(completed=step)
+
+    def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
+        """Show the epoch's numbers."""
+        words = [f"loss {line['train_loss']:.2g}", f"LR {line['lr']:.2g}"]
+        metric = line.get("test_metric", math.nan)
+        if math.isfinite(metric):
+            words.append(f"{metric:.2f} %" if self.unit == "%" else f"ppl {metric:.1f}")
+        self._update(completed=line["step"], now=" ".join(words))
+        self.moved = True
+
+    def end(self, record: Record) -> None:
+        """Show the status of a run that did not finish, or was finished before."""
+        if record.status != FINISHED or not self.moved:
+            self._update(now=record.status + ("" if self.moved or not record.ended else " before"))
+
+    def _update(self, **changes: Any) -> None:
+        if self.task in self.progress.task_ids:  # not if it had to make room
+            self.progress.update(self.task, **changes)

@@ -1,0 +1,123 @@
+"""Fill a table: train every kind under every column. What is done is kept; the same call goes on."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mlrsnet_lab import datasets
+from mlrsnet_lab.executors import Crew, Done, Here, Place, Work
+from mlrsnet_lab.files.fallback import exists
+from mlrsnet_lab.horizon.fitness import find_fitness
+from mlrsnet_lab.horizon.pool import Pool
+from mlrsnet_lab.horizon.run import Run
+from mlrsnet_lab.horizon.task import Task
+from mlrsnet_lab.lock import held_file
+from mlrsnet_lab.signals import PoliteStop
+from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.table.facts import weight_facts
+from mlrsnet_lab.table.file import EDGES, Row, Table
+from mlrsnet_lab.table.kinds import Kind
+from mlrsnet_lab.table.policy import Sizes
+
+SAVE_SECONDS = 20.0
+
+OnRow = Callable[[Kind, np.ndarray], None]
+
+
+def fill(
+    path: Path,
+    kinds: Sequence[Kind],
+    columns: Sequence[Column],
+    *,
+    device: torch.device | str = "cpu",
+    root: Path | None = None,
+    seconds: float = float("inf"),
+    on_row: OnRow | None = None,
+    crew: Crew | None = None,
+) -> Table:
+    """Train the kinds that the table at `path` does not have yet, until `seconds` have passed.
+
+    Args:
+        path: of the file; made if it does not exist.
+        kinds: the rows.
+        columns: must be those of an existing file.
+        device: where to train, unless there is a crew.
+        root: where the data is.
+        seconds: do not begin another training after this.
+        on_row: called with each kind and its fitness, in the order in which they are done.
+        crew: trains the rows, several at once; this process if None. See `Executor`.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C or SIGTERM; what is done is saved. This process finishes the training in progress.
+        RunInUseError: if another process fills the file.
+    """
+    names, begin = [str(column) for column in columns], time.monotonic()
+    with held_file(path), PoliteStop() as stop:
+        table = Table.load(path) if exists(path) else Table(names)
+        if table.columns != names:
+            raise ValueError(f"columns must be those of {path}, {table.columns}, got {names}: choose another file")
+        missing = iter([kind for kind in kinds if kind.number not in table.numbers])
+        place = datasets.data_root(root)
+
+        def take() -> Work | None:
+            kind = next(missing, None) if not stop.asked and time.monotonic() - begin <= seconds else None
+            return None if kind is None else Work(str(kind.number), train_row, (kind, tuple(columns), place))
+
+        crew = Crew(Here(str(device))) if crew is None else crew
+        _collect(table, crew.run(take), path, on_row)
+    if stop.asked:
+        raise KeyboardInterrupt
+    return table
+
+
+def _collect(table: Table, rows: Iterator[Done], path: Path, on_row: OnRow | None) -> None:
+    """Keep the rows as they are done, and save them now and then, and at the end, whatever ends it."""
+    saved, before = time.monotonic(), len(table)
+    try:
+        for done in rows:
+            if done.lost is not None:
+                raise done.lost
+            table.add(done.value)
+            if on_row is not None:
+                on_row(done.work.arguments[0], done.value.fitness)
+            if time.monotonic() - saved > SAVE_SECONDS:
+                table.save(path)
+                saved = time.monotonic()
+    except BaseException:
+        if len(table) > before:
+            table.save(path)
+        raise
+    table.save(path)
+
+
+def train_row(where: Place, kind: Kind, columns: Sequence[Column], root: Path) -> Row:
+    """Train a kind under every column, in whichever process."""
+    task, device = kind.task(root), torch.device(where.device)
+    network = task.fresh_model()
+    pool = Pool(lambda trainings: Sizes(columns, device), Run(device))
+    group = next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("calibrated"))))
+    trained = group.trained
+    return Row(
+        kind.to_dict(),
+        {**weight_facts(p for p in network.parameters() if p.requires_grad), **_data_facts(task)},
+        torch.where(torch.isfinite(trained.fitness), trained.fitness, torch.inf).cpu().numpy(),
+        _in_parts(trained.losses).cpu().numpy(),
+    )
+
+
+def _data_facts(task: Task) -> dict[str, float]:
+    assert task.train is not None
+    return {"epochs": task.total_steps * task.batch_size / len(task.train), "outputs": task.num_classes}
+
+
+def _in_parts(losses: Tensor) -> Tensor:
+    """(trainings, parts) means between `EDGES`."""
+    steps = losses.shape[1]
+    places = [round(edge * steps) for edge in EDGES]
+    parts = [losses[:, min(a, steps - 1) : max(b, a + 1)].mean(1) for a, b in pairwise(places)]
+    return torch.stack(parts, dim=1)

@@ -302,7 +302,7 @@ class Schedule:
         raises `ScheduleError`.
 
         Args:
-            schedule: a name from `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
+            schedule: a name from `mlrsnet.files.names.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
 
         >>> Schedule.load("cifar10-resnet18").num_phases, Schedule.load("universal")
         (3, Default(size=0.13, horizon_power=-0.1, size_power=-0.19, depth_power=-1.2, caution=0.1, fall=0.1, rise=3.0))

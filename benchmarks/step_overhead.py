@@ -1,6 +1,6 @@
 """What `LearnedLR` adds to a step, as ratios measured in one run.
 
-CPU, one thread: whole training steps under the default, with float and with tensor LRs, under the paper's network, and of
+CPU, one thread: whole training steps under the default, with float and with tensor LRs, under the paper's network,
 Schedule-Free's and Prodigy's AdamW, each against the same step of AdamW under `CosineAnnealingLR`, timed in turns: an MLP of 2,000
 weights, a CNN of 0.3 million, a GPT of 10 million. Beside it what each keeps in memory beyond weights and gradients. Targets: 1.02
 for the CNN and the GPT, 1.15 for the MLP, 1.6 for the MLP with tensor LRs.

@@ -5,11 +5,10 @@
 
 atheris follows which lines of the package an input reaches, and changes those that reach new ones. Each reader is fuzzed in a
 process of its own. Figures are added to results/fuzz/fuzz.json. Inputs that ended badly go to fuzz-found/, and one small input
-for every way in which a reader ended to tests/fuzz/corpus/, which the tests replay.
+for every way in which a reader ended to tests/fuzz/corpus.zip, which the tests replay.
 """
 
 import argparse
-import hashlib
 import importlib
 import json
 import os
@@ -25,9 +24,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz import corpus
+
 ROOT = Path(__file__).parents[1]  # nothing of mlrsnet is imported here: atheris must see it imported
 RECORD = ROOT / "results" / "fuzz" / "fuzz.json"
-CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 FOUND = ROOT / "fuzz-found"
 FOLLOWED = ("mlrsnet", "numpy.lib", "json", "pickletools", "tarfile", "zipfile")
 """Modules whose lines are followed. The last four may have been imported before."""
@@ -69,8 +69,8 @@ def fuzz_one(readers: Any, name: str, seconds: float, folder: Path) -> None:
     seeds, grown, sandbox = (folder / part for part in ("seeds", "grown", "sandbox"))
     for place in (seeds, grown, sandbox):
         place.mkdir()
-    for content in [*reader.seeds(), *kept(name).values()]:
-        (seeds / _digest(content)).write_bytes(content)
+    for content in [*reader.seeds(), *corpus.kept(name)]:
+        (seeds / corpus.digest(content)).write_bytes(content)
         verdict(reader, content, sandbox)  # whatever is imported or made once comes before the limit
     _limit_memory()
     figures: dict[str, Any] = {"inputs": 0, "crashes": Counter(), "hangs": 0, "slowest": 0.0, "ends": {}}
@@ -119,11 +119,6 @@ def fuzz_one(readers: Any, name: str, seconds: float, folder: Path) -> None:
         _write(folder, figures)
 
 
-def kept(name: str) -> dict[str, bytes]:
-    """The inputs of a reader that the tests replay, by file name."""
-    return {path.name: path.read_bytes() for path in sorted((CORPUS / _slug(name)).glob("*"))}
-
-
 def _limit_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_MEMORY,) * 2)
@@ -138,7 +133,7 @@ def _write(folder: Path, figures: dict[str, Any]) -> None:
 def _keep_bad(name: str, content: bytes, told: str) -> None:
     place = FOUND / _slug(name)
     place.mkdir(parents=True, exist_ok=True)
-    shape = _digest(_shape(told).encode())
+    shape = corpus.digest(_shape(told).encode())
     if not (place / f"{shape}.txt").exists():
         (place / shape).write_bytes(content)
         (place / f"{shape}.txt").write_text(told)
@@ -155,10 +150,6 @@ def _quoted(token: str) -> str:
 
 def _slug(name: str) -> str:
     return re.sub(r"\W+", "_", name)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def fuzz_apart(readers: Any, name: str, seconds: float) -> dict[str, Any]:
@@ -218,15 +209,9 @@ def _add(total: dict[str, Any], name: str, folder: Path) -> None:
         raise RuntimeError(f"fuzzing {name} did not begin: {log}")
 
 
-def keep_corpus(name: str, ends: dict[str, str]) -> None:
-    """One small input for each way in which the reader ended."""
-    place = CORPUS / _slug(name)
-    place.mkdir(parents=True, exist_ok=True)
-    chosen = sorted((bytes.fromhex(content) for content in ends.values()), key=lambda one: (len(one), one))[:MOST_KEPT]
-    for old in place.iterdir():
-        old.unlink()
-    for content in chosen:
-        (place / _digest(content)).write_bytes(content)
+def smallest(ends: dict[str, str]) -> list[bytes]:
+    """One small input for each way in which a reader ended."""
+    return sorted((bytes.fromhex(content) for content in ends.values()), key=lambda one: (len(one), one))[:MOST_KEPT]
 
 
 def told() -> list[str]:
@@ -250,7 +235,7 @@ def main() -> None:
     names = arguments.only or list(readers.READERS)
     for name in names:
         found = fuzz_apart(readers, name, 60 * arguments.minutes / len(names))
-        keep_corpus(name, found.pop("ends"))
+        corpus.keep(name, smallest(found.pop("ends")))
         add_to_record(name, found)
         crashes = sum(found["crashes"].values())
         print(f"{name}: {found['inputs']:,} inputs, {crashes} crashes, {found['hangs']} hangs", flush=True)

@@ -73,13 +73,14 @@ def load(driver: Driver, saved: dict[str, Any]) -> None:
 
 
 def _check_keys(saved: dict[str, Any]) -> None:
-    if isinstance(saved, dict) and saved.get("version") == 1 and "last_epoch" in saved:
+    version = saved.get("version") if isinstance(saved, dict) else None
+    if _is_count(version) and version == 1 and "last_epoch" in saved:
         raise ValueError(
             "state_dict must be of this version of LearnedLR, got one that was saved before version 0.2: its sensors saw "
             "other numbers, so finish that training with the version that began it, or make a new LearnedLR with total_steps= "
             "the steps that are left"
         )
-    if not isinstance(saved, dict) or saved.get("version") != VERSION or saved.keys() != KINDS.keys():
+    if not _is_count(version) or version != VERSION or saved.keys() != KINDS.keys():
         found = sorted(map(str, saved)) if isinstance(saved, dict) else type(saved).__name__
         raise ValueError(
             f"state_dict must be one saved by LearnedLR.state_dict (version {VERSION}, keys {sorted(KINDS)}), got {found}: pass "
@@ -157,8 +158,8 @@ def _arguments(driver: Driver) -> dict[str, Any]:
 
 def _strange(name: str) -> ValueError:
     return ValueError(
-        f"state_dict must hold what LearnedLR.state_dict saved, got another kind of value under {name!r}: pass the state saved for the "
-        "scheduler"
+        f"state_dict must hold what LearnedLR.state_dict saved, got another kind of value under {name!r}: pass the state "
+        "saved for the scheduler"
     )
 
 

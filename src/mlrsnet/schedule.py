@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from mlrsnet.default import NAME, Default
 from mlrsnet.files import hub, names, official, storage
 from mlrsnet.files.storage import ScheduleError
 from mlrsnet.files.untrusted import printable, reason
-from mlrsnet.law import NOT_FINITE, Facts, Law, Seen
+from mlrsnet.law import NOT_FINITE, Facts, Seen
 from mlrsnet.nets import KINDS, ScheduleNet, TrendNet, build_net, unroll
 from mlrsnet.ops import DEVICE, HOST, Operations
 from mlrsnet.plan import Plan
@@ -296,13 +296,21 @@ class Schedule:
             )
         storage.write(path, self._description(), self._tensors())
 
+    @overload
     @classmethod
-    def load(cls, schedule: str | os.PathLike[str]) -> "Law":
+    def load(cls, schedule: Literal["universal"]) -> Default: ...  # type: ignore[overload-overlap]
+
+    @overload
+    @classmethod
+    def load(cls, schedule: str | os.PathLike[str]) -> "Schedule": ...
+
+    @classmethod
+    def load(cls, schedule: str | os.PathLike[str]) -> "Default | Schedule":
         """Read a schedule; `universal`, the default, is no file. Loading never runs code from a file. One that `save` did not write
         raises `ScheduleError`.
 
         Args:
-            schedule: a name from `mlrsnet.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
+            schedule: a name from `mlrsnet.files.names.list_schedules()`, the path of a file, or `hf://owner/name` on the Hub.
 
         >>> Schedule.load("cifar10-resnet18").num_phases, Schedule.load("universal")
         (3, Default(size=0.13, horizon_power=-0.1, size_power=-0.19, depth_power=-1.2, caution=0.1, fall=0.1, rise=3.0))

@@ -284,6 +284,7 @@ def read_state(folder: Path, content: bytes) -> None:
     scheduler = _scheduler()
     scheduler.load_state_dict({**state_of_training(), **values})
     scheduler.step(1.0)
+    scheduler.optimizer.step()
 
 
 def _tensor(value: list[object]) -> object:
@@ -294,7 +295,8 @@ def _tensor(value: list[object]) -> object:
 
 
 def _scheduler() -> LearnedLR:
-    weight = torch.nn.Parameter(torch.ones(2))
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    weight.grad = torch.ones(2, 2)
     return LearnedLR(torch.optim.SGD([weight], 0.1), "universal", total_steps=10)
 
 
@@ -525,7 +527,7 @@ READERS = {
     "checkpoint pickle": behind_pickle(records.CHECKPOINT, read_checkpoint, checkpoint_bytes),
     "meta-training pickle": behind_pickle(records.CHECKPOINT, read_meta_training, meta_training_bytes),
     "start pickle": behind_pickle("start.pt", read_start, start_bytes, names_file=False),
-    "state of LearnedLR": Reader(read_state, lambda: [b'{"step": 2, "lr": 0.1, "pending": [1.5]}', b"{}"], names_file=False),
+    "state of LearnedLR": Reader(read_state, lambda: [b'{"steps": 2, "lr": 0.1, "history": [0.1, 0.2]}', b"{}"], names_file=False),
     "record": Reader(read_record, record_seeds),
     "pack": Reader(file_reader(records.PACK, read_pack), pack_seeds),
     "plans and studies": Reader(read_plans, plan_seeds),

@@ -8,5 +8,5 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
 pytest.register_assert_rewrite(
-    "commands", "lab_commands", "lightning_fits", "methods", "runs"
+    "commands", "hostile", "lab_commands", "lightning_fits", "methods", "runs"
 )  # so that their failed asserts show values

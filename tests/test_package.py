@@ -15,7 +15,7 @@ CORE = """
 import torch, mlrsnet
 assert "site" in mlrsnet.__file__, mlrsnet.__file__
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-lr = mlrsnet.LearnedLR(optimizer, mlrsnet.Schedule(mlrsnet.LSTMNet()), total_steps=3, num_classes=10)
+lr = mlrsnet.LearnedLR(optimizer, mlrsnet.Schedule(mlrsnet.nets.LSTMNet()), total_steps=3, num_classes=10)
 lr.step(2.3)
 print("core works", 0 < lr.get_last_lr()[0] < 1)
 """
@@ -82,3 +82,10 @@ def test_version_and_changelog_agree():
     section = "Unreleased" if ".dev" in __version__ else __version__
     assert f"## [{section}]" in (ROOT / "CHANGELOG.md").read_text()
     assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_lab_has_the_librarys_version_and_asks_for_it():
+    from mlrsnet import __version__
+
+    assert f'__version__ = "{__version__}"' in (ROOT / "lab" / "src" / "mlrsnet_lab" / "__init__.py").read_text()
+    assert f'"mlrsnet=={__version__}"' in (ROOT / "lab" / "pyproject.toml").read_text()

@@ -6,6 +6,7 @@ import pytest
 from runs import Stop, tiny, write_by_hand
 
 import mlrsnet
+import mlrsnet_lab
 from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.records import Record
@@ -28,7 +29,8 @@ def test_the_commit_is_the_packages_own_and_says_what_was_changed(tmp_path, monk
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(mlrsnet, "__file__", str(package / "__init__.py"))
+    for guest in (mlrsnet, mlrsnet_lab):
+        monkeypatch.setattr(guest, "__file__", str(package / "__init__.py"))
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "Begin")
     found = []

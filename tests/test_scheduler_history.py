@@ -118,7 +118,7 @@ def test_a_picture_goes_into_axes_of_ones_own_and_needs_matplotlib(monkeypatch):
     assert lr.plot(ax=axes) is axes
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(
-        ImportError, match=r"plot needs matplotlib, which is not installed: pip install 'mlrsnet\[lab\]'"
+        ImportError, match=r"plot needs matplotlib, which is not installed: pip install 'mlrsnet\[plots\]'"
     ):
         lr.plot()
 

@@ -239,7 +239,7 @@ def test_a_mistake_is_named_in_one_line(arguments, message):
 )
 def test_a_missing_package_says_what_to_install(name, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"{name} needs {module} .*pip install 'mlrsnet\[corruptions\]'"):
+    with pytest.raises(ImportError, match=rf"{name} needs {module} .*pip install 'mlrsnet-lab\[corruptions\]'"):
         corrupt(GREY[:1], name, 1)
 
 

@@ -305,7 +305,7 @@ def test_without_a_network_one_line_says_where_to_put_the_file_and_how_to_downlo
 
 def test_without_torchvision_one_line_says_where_to_put_the_file_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    with pytest.raises(FileNotFoundError, match=r"svhn.npz.*pip install 'mlrsnet\[lab\]'.*needs torchvision"):
+    with pytest.raises(FileNotFoundError, match=r"svhn.npz.*pip install mlrsnet-lab.*needs torchvision"):
         load("svhn", root=tmp_path)
 
 

@@ -166,5 +166,7 @@ def test_commands_name_a_mistaken_executor(capsys):
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"--executor ray needs ray, which is not installed: pip install '.\[ray\]'"):
+    with pytest.raises(
+        ImportError, match=r"--executor ray needs ray, which is not installed: pip install 'mlrsnet-lab\[ray\]'"
+    ):
         Executor("ray").crew("cpu").__enter__()

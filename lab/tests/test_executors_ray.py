@@ -172,7 +172,7 @@ def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_ki
 
 
 def test_a_table_does_not_depend_on_who_filled_it(workers, tmp_path):
-    columns = [Column("each", 0.25, 3.0, size) for size in (0.01, 0.1)]
+    columns = [Column("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
     kinds = [
         Kind(
             n,

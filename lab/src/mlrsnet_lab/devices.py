@@ -1,6 +1,7 @@
 """Where a run trains: choosing the device by name, describing it, and making the run repeatable on it."""
 
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -39,6 +40,7 @@ def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
     on_gpu = device.type == "cuda"
     benchmark, is_deterministic = torch.backends.cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    python = random.getstate()  # packages that are imported on the way may draw from it
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         try:
             if on_gpu:
@@ -48,5 +50,6 @@ def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
             with torch.cuda.stream(torch.cuda.Stream(device)) if on_gpu else nullcontext():
                 yield
         finally:
+            random.setstate(python)
             torch.backends.cudnn.benchmark = benchmark
             torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)

@@ -109,7 +109,7 @@ def test_flat_weights_of_fsdp1_are_refused_with_what_works_instead(tmp_path):
     found = subprocess.run([sys.executable, "-c", FLAT, tmp_path], capture_output=True, text=True, timeout=120)
     assert found.returncode == 0, found.stderr[-2000:]
     message = (
-        "optimizer must have weights of their own shapes, got FSDP1's flat ones, in which matrices cannot be told apart: "
-        "use FSDP2 (torch.distributed.fsdp.fully_shard)"
+        "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices "
+        "cannot be told apart: use FSDP2 (torch.distributed.fsdp.fully_shard)"
     )
     assert found.stdout.splitlines() == [message, message]

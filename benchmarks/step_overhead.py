@@ -1,12 +1,12 @@
 """What `LearnedLR` adds to a step, as ratios measured in one run.
 
-CPU, one thread: whole training steps under the default, with float and with tensor LRs, under the paper's network, Schedule-Free's and
-Prodigy's AdamW, each against the same step of AdamW under `CosineAnnealingLR`, timed in turns: an MLP of 2,000 weights, a CNN of 0.3
-million, a GPT of 10 million. Beside it what each keeps in memory beyond weights and gradients. Targets: 1.02 for the CNN and the GPT,
-1.15 for the MLP, 1.6 for the MLP with tensor LRs.
+CPU, one thread: whole training steps under the default, with float and with tensor LRs, under the paper's network,
+Schedule-Free's and Prodigy's AdamW, each against the same step of AdamW under `CosineAnnealingLR`, timed in turns: an MLP of 2,000
+weights, a CNN of 0.3 million, a GPT of 10 million. Beside it what each keeps in memory beyond weights and gradients. Targets: 1.02
+for the CNN and the GPT, 1.15 for the MLP, 1.6 for the MLP with tensor LRs.
 
-Counts: functions and files of this package that a step and a construction enter, and calls of ATen, by dispatch. Targets: 40 in 9, 60
-in 12, three calls for each matrix of more than 4,096 entries and 15 more.
+Counts: functions and files of this package that a step and a construction enter, and calls of ATen, by dispatch. Targets: 40 in 9,
+60 in 12, three calls for each matrix of more than 4,096 entries and 15 more.
 
 GPU: the captured training step of ResNet-18 (CIFAR stem, batch 128, bf16, channels_last, fused SGD with weight decay, with momentum
 and without). No synchronisation. Needs torchvision.

@@ -105,7 +105,13 @@ def authors(numbers: Sequence[int], gamma: str) -> Any:
     return core("schedule").Schedule.from_official(paths, gamma=gamma)
 
 
-TREND = {"hidden_size": 12, "num_layers": 2, "loss_scale": "initial", "sharpness": 2.0, "anneal": "linear"}
+TREND: dict[str, Any] = {
+    "hidden_size": 12,
+    "num_layers": 2,
+    "loss_scale": "initial",
+    "sharpness": 2.0,
+    "anneal": "linear",
+}
 SCHEDULES: dict[str, Callable[[], Any]] = {
     "lstm": partial(untrained, "LSTMNet", 1),
     "lstm-3": partial(untrained, "LSTMNet", 3),

@@ -25,8 +25,8 @@ SAMPLED, MOST = 0.05, 0.99
 
 CLOSE = 1e-5
 LESS_CLOSE = {"small gradients": 0.03, "extend": 0.02, "groups": 2e-5}
-"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: see `experiments/lockstep.py`.
-The steps of the last are so short that float32 rounds them to five digits.
+"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: see
+`experiments/lockstep.py`. The steps of the last are so short that float32 rounds them to five digits.
 """
 
 

@@ -126,7 +126,7 @@ def test_nonfinite_can_raise_and_nothing_is_lost(paper, kind):
     lrs_for(lr, [1.6])
     before = exactly(lr.state_dict())
     for bad in (torch.tensor(math.nan), math.inf):
-        with pytest.raises(FloatingPointError, match="loss must be finite with on_nonfinite='raise', got (nan|inf)"):
+        with pytest.raises(FloatingPointError, match=r"loss must be finite with on_nonfinite='raise', got (nan|inf)"):
             lr.step(bad)
     assert exactly(lr.state_dict()) == before
     lr.observe(math.nan)

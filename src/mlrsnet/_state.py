@@ -158,8 +158,8 @@ def _arguments(driver: Driver) -> dict[str, Any]:
 
 def _strange(name: str) -> ValueError:
     return ValueError(
-        f"state_dict must hold what LearnedLR.state_dict saved, got another kind of value under {name!r}: pass the state saved for the "
-        "scheduler"
+        f"state_dict must hold what LearnedLR.state_dict saved, got another kind of value under {name!r}: pass the state "
+        "saved for the scheduler"
     )
 
 

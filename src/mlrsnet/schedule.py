@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from mlrsnet.default import NAME, Default
 from mlrsnet.files import names, storage
 from mlrsnet.files.storage import ScheduleError
 from mlrsnet.files.untrusted import printable, reason
-from mlrsnet.law import NOT_FINITE, Facts, Law, Seen
+from mlrsnet.law import NOT_FINITE, Facts, Seen
 from mlrsnet.nets import KINDS, ScheduleNet, TrendNet, build_net, unroll
 from mlrsnet.ops import DEVICE, HOST, Operations
 from mlrsnet.plan import Plan
@@ -296,8 +296,16 @@ class Schedule:
             )
         storage.write(path, self._description(), self._tensors())
 
+    @overload
     @classmethod
-    def load(cls, schedule: str | os.PathLike[str]) -> "Law":
+    def load(cls, schedule: Literal["universal"]) -> Default: ...  # type: ignore[overload-overlap]
+
+    @overload
+    @classmethod
+    def load(cls, schedule: str | os.PathLike[str]) -> "Schedule": ...
+
+    @classmethod
+    def load(cls, schedule: str | os.PathLike[str]) -> "Default | Schedule":
         """Read a schedule; `universal`, the default, is no file. Loading never runs code from a file. One that `save` did not write
         raises `ScheduleError`.
 

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from cases import SCHEDULES, Task, line
+from cases import Task, line
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
@@ -216,7 +216,7 @@ def test_what_cannot_be_captured_says_so(lr, on_nonfinite):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         loss.add_(0)
-        with pytest.raises(RuntimeError, match="cannot be captured in a graph"):  # noqa: PT012
+        with pytest.raises(RuntimeError, match="cannot be captured in a graph"):
             learned.step(loss.detach())
             optimizer.step()
 

@@ -163,7 +163,7 @@ def test_a_copy_of_a_removed_scheduler_stays_removed():
 
 
 def test_two_optimizers_of_one_network_do_not_meet():
-    """As Muon for the matrices and AdamW for the rest: each pair has the LRs it would have alone, with the others' weights as they are."""
+    """As Muon for matrices and AdamW for the rest: each pair has the LRs it would have alone, the others' weights as they are."""
 
     def training(followed):
         model = network()

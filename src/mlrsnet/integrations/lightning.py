@@ -188,7 +188,8 @@ class Rounds:
 
     def begin(self, drawn: int) -> None:
         """Start in a round of which so many were drawn already."""
-        self.drawn, self._round = drawn, iter(())
+        self._round: Iterator[Any] = iter(())
+        self.drawn = drawn
         if drawn:
             self._round = iter(self.batches)
             for _ in range(drawn):

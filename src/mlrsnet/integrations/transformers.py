@@ -53,7 +53,7 @@ def register() -> None:
         _add_member(SchedulerType, NAME.upper(), NAME)
     TYPE_TO_SCHEDULER_FUNCTION[SchedulerType(NAME)] = _make
     if not hasattr(Trainer.training_step, "__wrapped__"):
-        Trainer.training_step = _telling(Trainer.training_step)
+        Trainer.training_step = _telling(Trainer.training_step)  # type: ignore[method-assign]
 
 
 class TrainerLR(LearnedLR):

@@ -23,8 +23,8 @@ ORTHOGONAL_KEY = "ns_steps"
 """Of parameter groups of Muon: Newton-Schulz."""
 
 FLAT = (
-    "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices cannot "
-    "be told apart: use FSDP2 (torch.distributed.fsdp.fully_shard)"
+    "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices "
+    "cannot be told apart: use FSDP2 (torch.distributed.fsdp.fully_shard)"
 )
 
 

@@ -9,6 +9,7 @@ for every way in which a reader ended to tests/fuzz/corpus.zip, which the tests 
 """
 
 import argparse
+import hashlib
 import importlib
 import json
 import os
@@ -23,8 +24,6 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-from tests.fuzz import corpus
 
 ROOT = Path(__file__).parents[1]  # nothing of mlrsnet is imported here: atheris must see it imported
 RECORD = ROOT / "results" / "fuzz" / "fuzz.json"
@@ -64,13 +63,14 @@ def fuzz_one(readers: Any, name: str, seconds: float, folder: Path) -> None:
     """Fuzz one reader in this process until the time is over, writing its figures into the folder."""
     import atheris
 
-    changes, verdict = importlib.import_module("tests.fuzz.changes"), readers.verdict
+    changes, corpus = (importlib.import_module(f"tests.fuzz.{name}") for name in ("changes", "corpus"))
+    verdict = readers.verdict
     reader = readers.READERS[name]
     seeds, grown, sandbox = (folder / part for part in ("seeds", "grown", "sandbox"))
     for place in (seeds, grown, sandbox):
         place.mkdir()
     for content in [*reader.seeds(), *corpus.kept(name)]:
-        (seeds / corpus.digest(content)).write_bytes(content)
+        (seeds / _digest(content)).write_bytes(content)
         verdict(reader, content, sandbox)  # whatever is imported or made once comes before the limit
     _limit_memory()
     figures: dict[str, Any] = {"inputs": 0, "crashes": Counter(), "hangs": 0, "slowest": 0.0, "ends": {}}
@@ -133,7 +133,7 @@ def _write(folder: Path, figures: dict[str, Any]) -> None:
 def _keep_bad(name: str, content: bytes, told: str) -> None:
     place = FOUND / _slug(name)
     place.mkdir(parents=True, exist_ok=True)
-    shape = corpus.digest(_shape(told).encode())
+    shape = _digest(_shape(told).encode())
     if not (place / f"{shape}.txt").exists():
         (place / shape).write_bytes(content)
         (place / f"{shape}.txt").write_text(told)
@@ -142,6 +142,10 @@ def _keep_bad(name: str, content: bytes, told: str) -> None:
 def _shape(told: str) -> str:
     """How an input ended, without its numbers and names: equal ends are kept once."""
     return re.sub(r"\d+", "0", re.sub(r"'[^']*'|\"[^\"]*\"|got .*", "_", told))[:120]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _quoted(token: str) -> str:
@@ -231,7 +235,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60, help="for all of them together (default: %(default)s)")
     parser.add_argument("--only", nargs="+", metavar="READER", help="only these")
     arguments = parser.parse_args()
-    readers = followed_readers()
+    readers, corpus = followed_readers(), importlib.import_module("tests.fuzz.corpus")
     names = arguments.only or list(readers.READERS)
     for name in names:
         found = fuzz_apart(readers, name, 60 * arguments.minutes / len(names))

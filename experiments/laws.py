@@ -93,31 +93,6 @@ def table() -> list[str]:
     ]
 
 
-def structures() -> list[str]:
-    """Ways to put the matrices of a network together, at the best single size of each."""
-    rows = Table.load(results.RESULTS / "table" / "structures.npz")
-    lines = []
-    for (structure, _, _), response in responses(rows).items():
-        mean = response.gaps.mean(0)
-        best = int(mean.argmin())
-        size = float(response.log_sizes[best].exp())
-        lines.append([structure, f"{size:g}", f"{float(mean[best]):.3f}", f"{float(response.gaps[:, best].max()):.2f}"])
-    return markdown.table(["structure", "best single size", "mean gap", "worst"], lines)
-
-
-def reading() -> list[str]:
-    """Powers of the fall and the rise of the loss, at the best single size of each."""
-    rows = Table.load(results.RESULTS / "table" / "powers.npz")
-    lines = []
-    for (structure, fall, rise), response in responses(rows).items():
-        if structure == "each":
-            mean = response.gaps.mean(0)
-            best = int(mean.argmin())
-            worst = float(response.gaps[:, best].max())
-            lines.append([f"{fall:g}", f"{rise:g}", f"{float(mean[best]):.3f}", f"{worst:.2f}"])
-    return markdown.table(["power of the fall", "power of the rise", "mean gap", "worst"], lines)
-
-
 def longer() -> list[str]:
     """The shipped law on runs longer than any that it was fitted to."""
     lines = []

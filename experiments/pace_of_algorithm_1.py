@@ -1,7 +1,6 @@
 """Adam sets the pace: the more meta-updates, or the larger the meta LR, the lower the LR of Algorithm 1 ends."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -9,28 +8,13 @@ from typing import Any
 
 from experiments import markdown, results
 from experiments.drawing import lrs, new, plain, save
-from experiments.markdown import span
 from mlrsnet.lab.recipes import sensitivity as sensitivity_recipe
 from mlrsnet.lab.recipes import table1 as table1_recipe
 from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
 from mlrsnet.lab.report.tables import Row
 
 OTHER_THAN_PACE = (sensitivity_recipe.CELL, sensitivity_recipe.LEAKY)
 """Settings that change neither the meta LR nor the number of updates."""
-
-PICTURES = {
-    "sensitivity_short": ("CIFAR-10",),
-    "table1_short": ("CIFAR-10",),
-    "table1_paper": ("CIFAR-10",),
-    "lstm_or_mlp_short": ("Meta-training: CIFAR-10",),
-    "width_short": ("CIFAR-100",),
-    "table5_short": (),
-}
-"""Folders with meta-trainings on pictures, and their columns; none: all."""
-
-NAMES = {"CIFAR-10": "", "Meta-training: CIFAR-10": "MLR-SNet, network "}
-"""What stands before the row's name."""
 
 
 def authors() -> dict[str, Any]:
@@ -40,10 +24,7 @@ def authors() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MetaTraining:
-    """One run of Algorithm 1: how far Adam could move the network, where the LR ended, and the result.
-
-    falls: whether each logged slope said "smaller"; one update per epoch is logged, the last.
-    """
+    """One run of Algorithm 1: how far Adam could move the network, where the LR ended, and the result."""
 
     name: str
     epochs: int
@@ -52,7 +33,6 @@ class MetaTraining:
     first_lr: float
     last_lr: float
     accuracy: float
-    falls: tuple[bool, ...] = ()
 
     @property
     def travel(self) -> float:
@@ -73,7 +53,6 @@ def meta_training(run: Record) -> MetaTraining:
         trace["lr"][0],
         median(late),
         run.result["last"],
-        tuple(line["hypergradient"] > 0 for line in run.epochs),
     )
 
 
@@ -116,48 +95,6 @@ def sensitivity() -> list[str]:
         pace = [f"{trained[0].updates:,}", f"{trained[0].travel:.3g}", f"{last_lr:.2g}"]
         lines.append([name, *pace, f"{val:.1f}", results.outcome(row)])
     return markdown.table(heads, lines)
-
-
-def rates() -> list[str]:
-    """Every meta-training on pictures: the LR over its epochs, as a range over seeds."""
-    heads = ["", "epochs, seeds", "updates", "LR at the start", "after 6", "after 17", "after 33", "at the end"]
-    heads += ["slopes that say smaller", "in the first 5 epochs", "test, last epoch (%)"]
-    found = sorted(_settings(), key=lambda item: (item[1][0].epochs, item[1][0].travel))
-    lines = [_rate_line(name, trained, runs) for name, trained, runs in found]
-    own = authors_meta_training()
-    ends = f"{own.updates:,}", span([own.first_lr]), "", "", "", span([own.last_lr]), "", "", metric_text(own.accuracy)
-    return markdown.table(heads, [*lines, [own.name, f"{own.epochs}, 1", *ends]])
-
-
-def _settings() -> Iterable[tuple[str, list[MetaTraining], list[Record]]]:
-    for folder, columns in PICTURES.items():
-        for column in columns or [table.title for table in results.columns(folder)]:
-            for row in _rows(folder, column):
-                runs = results.ended(row)
-                data = NAMES.get(column, f"{column}, ")
-                yield f"{data}{row.name}", [meta_training(run) for run in runs], runs
-
-
-def _rate_line(name: str, trained: list[MetaTraining], runs: list[Record]) -> list[str]:
-    one = trained[0]
-    later = [span(results.lr_at(run, epoch) for run in runs) for epoch in (6, 17, 33)]
-    ends = [each.accuracy for each in trained]
-    return [
-        name,
-        f"{one.epochs}, {len(runs)}",
-        f"{one.updates:,}",
-        span(each.first_lr for each in trained),
-        *later,
-        span(each.last_lr for each in trained),
-        f"{_counts(sum(each.falls) for each in trained)} of {one.epochs}",
-        f"{_counts(sum(each.falls[:5]) for each in trained)} of 5",
-        " to ".join(dict.fromkeys(map(metric_text, (min(ends), max(ends))))),
-    ]
-
-
-def _counts(values: Iterable[int]) -> str:
-    found = list(values)
-    return " to ".join(map(str, dict.fromkeys((min(found), max(found)))))
 
 
 LOOKS = {

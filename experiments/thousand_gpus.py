@@ -35,18 +35,12 @@ class Numbers:
     checkpoint: int
     checkpoint_write: float
     generation: float
-    draw: float
-    update: float
-    order: int
-    members: int
-    tasks: int
 
 
 def numbers() -> Numbers:
     """From the records."""
     here, loop = results.data("executors/cpu.json"), results.data("loop/h200.json")
     learned = results.data("universal_lstm/universal-lstm.json")
-    said = here["messages"]
     return Numbers(
         epoch=loop["gpu"]["cosine_s"],
         call=here["ms_per_call"]["ray_2"] / 1e3,
@@ -56,11 +50,6 @@ def numbers() -> Numbers:
         checkpoint=here["checkpoints"]["resnet18"]["bytes"],
         checkpoint_write=here["checkpoints"]["resnet18"]["seconds"],
         generation=learned["seconds"] / len(learned["generations"]),
-        draw=said["draw_ms_per_task"] / 1e3,
-        update=said["update_ms_per_task"] / 1e3,
-        order=said["order_bytes"],
-        members=said["members"],
-        tasks=said["tasks"],
     )
 
 
@@ -155,30 +144,6 @@ def campaign() -> list[str]:
         ],
     ]
     return markdown.table([f"{GPUS:,} GPUs, ResNet-18 on CIFAR-10", "arithmetic", "result"], lines)
-
-
-def generation() -> list[str]:
-    """A generation with a task per GPU, and with eight."""
-    n = numbers()
-    lines = []
-    for tasks in (GPUS, 8 * GPUS):
-        fitness = tasks * n.members * 4
-        sent = GPUS * (n.order + fitness)
-        lines += [
-            [
-                f"{tasks:,} tasks: every worker draws them",
-                f"{tasks:,} x {1e3 * n.draw:.2f} ms",
-                f"{tasks * n.draw:.2f} s",
-            ],
-            ["and learns from them", f"{tasks:,} x {1e3 * n.update:.2f} ms", f"{tasks * n.update:.2f} s"],
-            [
-                "the driver sends",
-                f"{GPUS:,} x ({n.order / 1e3:.1f} kB + {tasks:,} x {n.members} x 4 B)",
-                f"{sent / 1e6:,.0f} MB",
-            ],
-        ]
-    lines.append(["one GPU trains 16 tasks in", "record of `universal-lstm`", f"{n.generation:.1f} s"])
-    return markdown.table([f"a generation on {GPUS:,} GPUs", "arithmetic", "result"], lines)
 
 
 def _rounded(value: float) -> str:

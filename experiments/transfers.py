@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from experiments import markdown, results, side_by_side
@@ -11,8 +10,6 @@ from experiments.drawing import new, plain, save
 from experiments.side_by_side import Column
 from mlrsnet.lab.recipes import epochs, networks, transfer
 from mlrsnet.lab.recipes.rows import TRANSFERRED
-from mlrsnet.lab.records import Record
-from mlrsnet.lab.report.numbers import metric_text
 
 FOLDERS = ("epochs_short", "networks_short", "transfer_short", "imagenet_short")
 NAMES = {
@@ -66,26 +63,6 @@ def _against_the_best(which: str) -> list[str]:
         for title, found in gaps.items()
     )
     return ["", *markdown.table([f"{which} epochs, against the best hand-designed row", "which is", *rows], lines)]
-
-
-def finish() -> list[str]:
-    """Version 1 of the default and the best hand-designed row shortly before the end: version 1 catches up late."""
-    heads = ["test result", "row", "seeds", "six epochs before the end", "one epoch before", "last epoch"]
-    lines = []
-    for column in columns():
-        best = column.best(by_hand(column))
-        for row in (LSTM, best):
-            if row in column.runs and row is not None:
-                runs = column.runs[row]
-                lines.append([column.title, row, str(len(runs)), *(_mean(runs, back) for back in (7, 2, 1))])
-    return markdown.table(heads, lines) if lines else results.NOTHING
-
-
-def _mean(runs: list[Record], back: int) -> str:
-    """Over seeds, `back` epochs from the end, with the range over seeds."""
-    found = [run.epochs[-back]["test_metric"] for run in runs]
-    spread = f" ({metric_text(min(found))} to {metric_text(max(found))})" if len(found) > 1 else ""
-    return f"{metric_text(mean(found))}{spread}"
 
 
 LOOKS = {

@@ -37,7 +37,6 @@ ROWS = {
     "Algorithm 1": "Algorithm 1",
 }
 COLUMNS = (OURS, USUAL, BEST, FREE, PRODIGY)
-MORE = ("MultiStep", "the authors' checkpoints", "Algorithm 1")
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,6 @@ def _settings() -> str:
         f"Schedule-Free was run at {sgd:g} times the usual LR ({adam:g} times with Adam and AdamW) with a 5 % warm-up, Prodigy at "
         f"its default LR of {lr:g} with a cosine: one setting each, not tuned."
     )
-
-
-def others() -> list[str]:
-    """Further rivals on the same tasks."""
-    return table(MORE, bold=False)
 
 
 def gaps() -> list[str]:

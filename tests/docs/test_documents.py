@@ -22,7 +22,6 @@ WITHOUT_CODE = {
     "demo.md",
     "distributed.md",
     "faults.md",
-    "method.md",
     "paper_tables.md",
     "results.md",
     "transfers.md",

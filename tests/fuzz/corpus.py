@@ -18,16 +18,12 @@ def kept(reader: str) -> list[bytes]:
 def keep(reader: str, contents: list[bytes]) -> None:
     """Replace the inputs of a reader."""
     others = {name: content for name, content in _members().items() if not name.startswith(_folder(reader))}
-    mine = {_folder(reader) + digest(content): content for content in contents}
+    mine = {_folder(reader) + hashlib.sha256(content).hexdigest()[:12]: content for content in contents}
     part = ARCHIVE.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in sorted((others | mine).items()):
             archive.writestr(zipfile.ZipInfo(name, WHEN), content, zipfile.ZIP_DEFLATED)
     part.replace(ARCHIVE)
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _members() -> dict[str, bytes]:

@@ -107,6 +107,20 @@ def test_a_trained_network_begins_with_short_steps_and_a_fresh_one_does_not():
     assert ratio == pytest.approx(0.1, rel=0.2)
 
 
+def test_weights_that_are_loaded_after_construction_are_seen_as_they_are():
+    """Scripts make everything first and load a pretrained network then, or shard and move it."""
+    trained, late = network(), network(seed=1)
+    with torch.no_grad():
+        for layer in trained:
+            if isinstance(layer, nn.LayerNorm):
+                layer.weight.uniform_(0.6, 1.4)
+    optimizer = torch.optim.AdamW(late.parameters())
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    late.load_state_dict(trained.state_dict())
+    assert train(late, optimizer, lr) == lrs(trained)
+    assert lr.status()["is_trained"]
+
+
 def lr_after(losses, law=None, x=1.0, total_steps=100, **facts):
     """The LR after these losses, of a training whose steps are all as long as x says."""
     law = law or Default()

@@ -374,8 +374,11 @@ class LearnedLR(LRScheduler):
 
         Args:
             optimizer: a new optimizer with the same parameter groups; this one's own if None, which `LearnedLR` then leaves
-            alone. It is
-                stepped as usual in torch: `optimizer.step()`, then `scheduler.step()`. Past the end the last LR stays.
+                alone.
+
+        Returns:
+            A scheduler that is stepped as usual in torch: `optimizer.step()`, then `scheduler.step()`. Past the end the last LR
+            stays.
         """
         lrs = self.history
         if not len(lrs) or self.history_stride > 1:

@@ -248,10 +248,6 @@ class Driver:
             )
         return self.validation.share
 
-    def tell_again(self, loss: float) -> None:
-        """A loss that a saved run was told, and had not used."""
-        self.told = self.numbers.tell(loss)
-
     def resume(self, main: int, validation: Validation) -> None:
         """Go on from numbers that were restored: the groups get their LRs, and what was said is not said again."""
         self.main, self.validation = min(main, len(self.groups) - 1), validation

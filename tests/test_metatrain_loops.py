@@ -236,3 +236,29 @@ def test_replayed_steps_count_towards_updates_and_phases():
     first, second, last = run.meta.schedule().phases  # the network changed at steps 0 and 5 only
     assert torch.equal(first.out.weight, second.out.weight)
     assert not torch.equal(second.out.weight, last.out.weight)
+
+
+@pytest.mark.parametrize("leftover", ["before", "after"])
+def test_a_leftover_step_beside_meta_training_is_told_once(leftover):
+    """`meta.step` takes the step: with the old line left in, every batch would move the weights twice."""
+    run = Setting(OPTIMIZERS["sgd"])
+    with pytest.warns(
+        UserWarning, match=r"took a step outside of MetaTrainer.step\(loss\).*: remove optimizer.step"
+    ) as told:
+        for index in range(5):
+            loss = run.backward(index)
+            if leftover == "before":
+                run.optimizer.step()
+            run.meta.step(loss)
+            if leftover == "after":
+                run.optimizer.step()
+    assert len(told) == 1
+    assert run.meta.step_count == 5
+
+
+def test_a_meta_training_past_its_end_is_told_once():
+    run = Setting(OPTIMIZERS["sgd"], total_steps=3)
+    run.train(range(3))
+    with pytest.warns(UserWarning, match="step 4 is past total_steps=3, which counts optimizer steps") as told:
+        run.train(range(3, 6))
+    assert len(told) == 1

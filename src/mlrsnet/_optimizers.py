@@ -61,6 +61,7 @@ KINDS = (
     Unsuitable("sets its LR itself", frozenset(("min_loss", "forget_steps")), ("l4",)),
     Unsuitable("sets its LR itself", frozenset(("amplifier", "theta"))),  # pytorch-optimizer's ASGD
     Unsuitable("keeps an LR of its own and lets it fall", frozenset(("lambd", "t0")), ("asgd",)),
+    Unsuitable("steps inside of the backward pass, by other optimizers", names=("layerwisedummy",)),  # Transformers'
     Unsuitable("uses the LR in its first step only", frozenset(("etas", "step_sizes")), ("rprop",)),
     Unsuitable("computes weights from all gradients so far, and no steps", frozenset(("lr_power", "lambda_1"))),
     Unsuitable(

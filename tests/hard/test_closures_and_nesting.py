@@ -8,6 +8,7 @@ import schedulefree
 import torch
 from loops import backward, loss_of, lrs_of, network, train, weights_of
 from torch.optim import SGD, AdamW, Optimizer
+from transformers.trainer_pt_utils import LayerWiseDummyOptimizer
 
 from mlrsnet import LearnedLR, MetaTrainer
 from mlrsnet.meta import Learning
@@ -242,6 +243,7 @@ UNSUITABLE = {
     ),
     "ASGD": lambda: torch.optim.ASGD(WEIGHTS),
     "Rprop": lambda: torch.optim.Rprop(WEIGHTS),
+    "LayerWiseDummyOptimizer": lambda: LayerWiseDummyOptimizer({}),  # as with optim="galore_adamw_layerwise"
     "LBFGS": lambda: torch.optim.LBFGS(WEIGHTS),
     "Prodigy": lambda: pytorch_optimizer.Prodigy(WEIGHTS),
     "SAM around ASGD": lambda: SAM(WEIGHTS, torch.optim.ASGD, lr=0.1),

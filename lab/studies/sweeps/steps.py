@@ -5,6 +5,7 @@ So r is the relative step at the height of the training, divided by c(m). `defau
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,7 @@ def followed(lr: float, decay: float, steps: int, shape: NDArray[np.float64], st
     return float(total) / len(shape) / mean_course()
 
 
+@cache
 def mean_course() -> float:
     """The mean of the default's course: what a constant LR is compared by.
 

@@ -1,12 +1,12 @@
 """Marin's mixtures of experts under AdamH: its LR is the relative step itself.
 
-**Mapping.** A step of AdamH has exactly `adamh_lr` times the length of the matrix, after which the matrix is put back to its length.
-A step of the default has r c(beta_1) times the length, so r = adamh_lr / c(0.9062) = 4.51 adamh_lr. There is no decay, and nothing
-about equilibria is assumed.
+**Mapping.** A step of AdamH has exactly `adamh_lr` times the length of the matrix, after which the matrix is put back to its
+length. A step of the default has r c(beta_1) times the length, so r = adamh_lr / c(0.9062) = 4.51 adamh_lr. There is no decay,
+and nothing about equilibria is assumed.
 
-**Assumed.** beta_1 of 0.9062 and a straight fall after 10 % of warm-up, from the source's code. How many weights a width stands for is
-not in the table, so each width has a free constant, and only the exponent of the steps is read, at a fixed batch in each width. The
-three smaller widths have three batches, so size and batch cannot be told apart here.
+**Assumed.** beta_1 of 0.9062 and a straight fall after 10 % of warm-up, from the source's code. How many weights a width stands
+for is not in the table, so each width has a free constant, and only the exponent of the steps is read, at a fixed batch in each
+width. The three smaller widths have three batches, so size and batch cannot be told apart here.
 
 A cell is one width and ratio of tokens; only trainings that finished count; a setting that was run twice counts with its mean. A
 family is a cell. The loss is in bits a byte; more than 1 above the best counts as 1. There is no one-line rule.

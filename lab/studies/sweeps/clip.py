@@ -1,13 +1,13 @@
 """Model soups: a CLIP ViT-B/32 fine-tuned on ImageNet, 71 random settings; a check.
 
-**Mapping.** r = lr / 0.03, as in `deberta`: lr * decay * steps stays below 1, so the weights keep about the length of pre-training.
-0.03 is a guess, so the constant is free; LRs and the curve are what can be read.
+**Mapping.** r = lr / 0.03, as in `deberta`: lr * decay * steps stays below 1, so the weights keep about the length of pre-
+training. 0.03 is a guess, so the constant is free; LRs and the curve are what can be read.
 
-**Assumed.** AdamW and batches of 512 (the paper), n of 88 million (the picture half and a head of 1,000 classes). Label smoothing,
-mixup and augmentation differ from training to training, and blur the curve.
+**Assumed.** AdamW and batches of 512 (the paper), n of 88 million (the picture half and a head of 1,000 classes). Label
+smoothing, mixup and augmentation differ from training to training, and blur the curve.
 
-One cell: eight equal parts of the logarithm of the LR from 1e-6 to 1e-4; the loss of a part is the median share of errors on the 2 % of
-the training pictures that were held out. Steps: the median. The one-line rule is an LR of 1e-5.
+One cell: eight equal parts of the logarithm of the LR from 1e-6 to 1e-4; the loss of a part is the median share of errors on
+the 2 % of the training pictures that were held out. Steps: the median. The one-line rule is an LR of 1e-5.
 """
 
 from pathlib import Path

@@ -1,21 +1,22 @@
 """2,048 fine-tunings of DeBERTa-base and DeBERTa-v3-base on MultiNLI: at which size of step does a trained network break?
 
-**Mapping.** r = lr / 0.04: the weights begin, and stay, near the length that pre-training gave them, since lr * decay * steps is below
-0.1 even at the largest LRs. Adam moves each weight by about c(m) lr where gradients are noise.
+**Mapping.** r = lr / 0.04: the weights begin, and stay, near the length that pre-training gave them, since lr * decay * steps
+is below 0.1 even at the largest LRs. Adam moves each weight by about c(m) lr where gradients are noise.
 
-**Assumed.** A root mean square of 0.04 for both networks' matrices; if it is another one, all r change by one factor, and what is said
-of LRs stays. AdamW with beta_1 0.9 and a linear fall after `warmup_steps`. n: 139 and 184 million weights, embeddings included, since
-they are trained. T: `total_model_steps`.
+**Assumed.** A root mean square of 0.04 for both networks' matrices; if it is another one, all r change by one factor, and what
+is said of LRs stays. AdamW with beta_1 0.9 and a linear fall after `warmup_steps`. n: 139 and 184 million weights, embeddings
+included, since they are trained. T: `total_model_steps`.
 
 **Failed**: the accuracy at the end is below 0.6. Guessing gives 0.35, the best is about 0.9; the record also counts 0.5 and 0.7.
 
-`trainings` has each training by itself: whether it fails, and its accuracy. `cells` groups the random search into 24: model, number
-of epochs, batch in three parts of equal width; the LRs in twelve equal parts of their logarithm, the loss of a part the median share
-of errors at the end. The settings of both models are the same, so a bootstrap draws settings. A family is a cell's epochs and batch.
-The one-line rule is an LR of 2e-5, what people begin with.
+`trainings` has each training by itself: whether it fails, and its accuracy. `cells` groups the random search into 24: model,
+number of epochs, batch in three parts of equal width; the LRs in twelve equal parts of their logarithm, the loss of a part the
+median share of errors at the end. The settings of both models are the same, so a bootstrap draws settings. A family is a cell's
+epochs and batch. The one-line rule is an LR of 2e-5, what people begin with.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -89,7 +90,7 @@ def _key(row: Row) -> tuple[str, ...]:
 
 def _cell(key: tuple[str, ...], found: list[Tuned]) -> Cell:
     model, epochs, batch = key
-    parts = [[one for one in found if low <= one.lr < high] for low, high in zip(PARTS, PARTS[1:], strict=False)]
+    parts = [[one for one in found if low <= one.lr < high] for low, high in pairwise(PARTS)]
     middles = np.sqrt(PARTS[1:] * PARTS[:-1])
     some = [(float(lr), part) for lr, part in zip(middles, parts, strict=True) if part]
     return cell(

@@ -1,17 +1,20 @@
 """Adapters: Gemma-3-1B on MetaMathQA (rank, batch and number of examples differ), and best LRs of AdamW on five models; checks.
 
-**Mapping.** The library measures an adapter A (rank x in) and B (out x rank) as any other matrices. A has torch's length, and B, which
-begins at 0, counts as if it had: |A|^2 = rank / 3 and k |B|^2 = rank / 3. A step of Adam has k |D|^2 = rank in for A and rank^2 for B. So
+**Mapping.** The library measures an adapter A (rank x in) and B (out x rank) as any other matrices. A has torch's length, and
+B, which begins at 0, counts as if it had: |A|^2 = rank / 3 and k |B|^2 = rank / 3. A step of Adam has k |D|^2 = rank in for A
+and rank^2 for B. So
 
     r = lr sqrt(1.5 mean of (in + rank))        over the adapted layers; c(m) cancels
 
-**Assumed.** All linear layers are adapted, alpha = rank, and the sizes of the models below, from memory of their configurations. B stays
-shorter than torch's initialisation. n: the weights of the adapters. The law is shown with depth 1, and with the number of matrices,
-which is what the library takes: an optimizer of adapters has no norms. Gemma: one epoch, so steps = examples / batch.
+**Assumed.** All linear layers are adapted, alpha = rank, and the sizes of the models below, from memory of their
+configurations. B stays shorter than torch's initialisation. n: the weights of the adapters. The law is shown with depth 1, and
+with the number of matrices, which is what the library takes: an optimizer of adapters has no norms. Gemma: one epoch, so steps
+= examples / batch.
 
-A cell is one method, rank, batch and number of examples; its loss is the share of wrong answers; more than 1 above the best cannot be. A
-family is a cell. Cells from a table have twelve LRs; those off a figure three or four, which have an inner best only if it is the
-middle one. The one-line rule is an LR of 2e-4. Of the second table only the best LRs are known, so it has no regrets.
+A cell is one method, rank, batch and number of examples; its loss is the share of wrong answers; more than 1 above the best
+cannot be. A family is a cell. Cells from a table have twelve LRs; those off a figure three or four, which have an inner best
+only if it is the middle one. The one-line rule is an LR of 2e-4. Of the second table only the best LRs are known, so it has no
+regrets.
 """
 
 import math

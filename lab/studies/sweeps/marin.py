@@ -1,17 +1,18 @@
 """Marin's "Fantastic Pretraining Optimizers": eleven optimizers on language models of 130 million to 1.2 billion weights.
 
 **Mapping.** r = sqrt(2 lr decay) for all of them, with the decay of each training. At the equilibrium of a decoupled decay the
-length of an update cancels (`steps.at_equilibrium`), so this is what the law means for AdamW, NAdamW, Cautious AdamW and Adam-mini
-(group `adam`: each optimizer has a constant of its own all the same). For those that take a sign (Lion), make an update orthogonal
-(Muon, Scion) or precondition it (Kron, SOAP, Sophia, MARS) the update's correlation in time may be another one than Adam's, which is
-a factor. So each optimizer's constant is free, and only the exponents and its distance from 1 are read.
+length of an update cancels (`steps.at_equilibrium`), so this is what the law means for AdamW, NAdamW, Cautious AdamW and Adam-
+mini (group `adam`: each optimizer has a constant of its own all the same). For those that take a sign (Lion), make an update
+orthogonal (Muon, Scion) or precondition it (Kron, SOAP, Sophia, MARS) the update's correlation in time may be another one than
+Adam's, which is a factor. So each optimizer's constant is free, and only the exponents and its distance from 1 are read.
 
 **Assumed.** Steps: 20 tokens a weight and unit of `chinchilla`, 4,096 tokens a sequence. n: the size in the name, without
 embeddings. Equilibrium: lr * decay * steps is in the record. Trainings with a decay of 0 have none, and are left out.
 
-A cell is all trainings that agree in every setting but the LR, at least three LRs. A family is one size and number of tokens, over all
-optimizers. `decays` gives cells in which the decay differs instead: if only lr * decay counts, as at equilibrium, both kinds of cells
-have their best at the same r. The loss is the evaluation loss, in nats a token; more than 1 above the best counts as 1.
+A cell is all trainings that agree in every setting but the LR, at least three LRs. A family is one size and number of tokens,
+over all optimizers. `decays` gives cells in which the decay differs instead: if only lr * decay counts, as at equilibrium, both
+kinds of cells have their best at the same r. The loss is the evaluation loss, in nats a token; more than 1 above the best
+counts as 1.
 
 The one-line rule is Kaplan et al.'s LR (see `steplaw`) with a decay of 0.1, for Adam's kind only.
 """

@@ -2,20 +2,22 @@
 
 **Mapping.** The relative step of an epoch, from what was logged at its end:
 
-    SGD with momentum 0.9      r_e = lr |g| / ((1 - 0.9) |w|)      |step| = lr |g| / sqrt(1 - m^2) where gradients are noise, over c(m)
-    AdamW                      r_e = lr sqrt(n) / |w|              each weight moves by c(m) lr
+    SGD with momentum 0.9      r_e = lr |g| / ((1 - 0.9) |w|)    |step| = lr |g| / sqrt(1 - m^2) in noise, over c(m)
+    AdamW                      r_e = lr sqrt(n) / |w|            each weight moves by c(m) lr
 
     r = mean of r_e / mean of the default's course                 since these LRs do not fall
 
-|w|^2 is the logged square minus 4,800: the logged length is that of all weights, and the network has 4,800 gains of norms that begin at
-1, more than all matrices together. The law's |w| is that of the matrices.
+|w|^2 is the logged square minus 4,800: the logged length is that of all weights, and the network has 4,800 gains of norms that
+begin at 1, more than all matrices together. The law's |w| is that of the matrices.
 
-**Assumed.** The gains stay near 1. Of |g|, the last batch of an epoch stands for the epoch, and the gains have little of it. AdamW's
-gradients are noise, so its r is an upper bound. Momentum without dampening. n: 11.69 million. An epoch in which a length is not
-finite does not count; a training without any is left out. MoMo's LR is only a cap on its steps, which are not logged: left out.
+**Assumed.** The gains stay near 1. Of |g|, the last batch of an epoch stands for the epoch, and the gains have little of it.
+AdamW's gradients are noise, so its r is an upper bound. Momentum without dampening. n: 11.69 million. An epoch in which a
+length is not finite does not count; a training without any is left out. MoMo's LR is only a cap on its steps, which are not
+logged: left out.
 
-A cell, and a family, is an optimizer with a decay: four, and nothing but the constant can be read off them. The loss is the share of
-errors on the validation pictures at the end. LRs are a factor of ten apart. The one-line rule is an LR of 0.1 for SGD, 0.001 for AdamW.
+A cell, and a family, is an optimizer with a decay: four, and nothing but the constant can be read off them. The loss is the
+share of errors on the validation pictures at the end. LRs are a factor of ten apart. The one-line rule is an LR of 0.1 for SGD,
+0.001 for AdamW.
 """
 
 import math

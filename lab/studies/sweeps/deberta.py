@@ -98,7 +98,7 @@ def _cell(key: tuple[str, ...], found: list[Tuned]) -> Cell:
         [1 - median(one.accuracy for one in part) for _, part in some],
         name=f"{model}, {epochs} epochs, batch from {batch}",
         family=f"{epochs} {batch}",
-        group=model,
+        group=f"DeBERTa, {model}",
         steps=median(one.steps for one in found),
         size=WEIGHTS[model],
         batch=median(one.batch for one in found),

@@ -49,6 +49,7 @@ class Power:
     name: str
     facts: tuple[str, ...] = ()
     base: Callable[[Cell], float] = lambda cell: 1.0
+    weight: Callable[[Cell], float] = lambda cell: 1.0
 
     def fitted(self, cells: Sequence[Cell]) -> "Fitted":
         """See `Rule`."""
@@ -59,7 +60,8 @@ class Power:
         which = np.array([[cell.group == group for group in groups] for cell in known], dtype=float)
         x = np.hstack([which, _logs(known, self.facts)])
         y = np.array([math.log(cell.best / self.base(cell)) for cell in known])
-        theta, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        root = np.sqrt([self.weight(cell) for cell in known])
+        theta, _, rank, _ = np.linalg.lstsq(x * root[:, None], y * root, rcond=None)
         constants = dict(zip(groups, theta[: len(groups)].tolist(), strict=True))
         is_known = bool(rank == x.shape[1])
         return Fitted(self, constants, theta[len(groups) :], y - x @ theta, is_known)
@@ -78,7 +80,11 @@ class Fitted:
     def __call__(self, cell: Cell) -> float:
         """r of a cell. A group that was not seen has the mean constant."""
         constant = self.constants.get(cell.group, float(np.mean(list(self.constants.values()))))
-        return math.exp(constant + (_logs([cell], self.form.facts) @ self.powers).item()) * self.form.base(cell)
+        return math.exp(constant) * self.shape(cell) * self.form.base(cell)
+
+    def shape(self, cell: Cell) -> float:
+        """Product of fact^power."""
+        return math.exp((_logs([cell], self.form.facts) @ self.powers).item())
 
 
 def inside(cells: Iterable[Cell]) -> list[Cell]:

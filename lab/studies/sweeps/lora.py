@@ -105,7 +105,7 @@ def _cell(rows: list[Row]) -> Cell:
         [1 - number(row["accuracy"]) / 100 for row in rows],
         name=f"{first['method']}, rank {rank}, batch {batch:.0f}, {examples:.0f} examples, {first['read']}",
         family=f"{first['method']} {rank} {batch} {examples} {first['read']}",
-        group=first["method"],
+        group=f"Adapters, {first['method']}",
         steps=examples / batch,
         size=GEMMA.weights(rank),
         batch=batch,

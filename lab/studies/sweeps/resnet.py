@@ -15,6 +15,8 @@ AdamW's gradients are noise, so its r is an upper bound. Momentum without dampen
 length is not finite does not count; a training without any is left out. MoMo's LR is only a cap on its steps, which are not
 logged: left out.
 
+**After the results were seen**: a training whose r is not larger than that of every smaller LR is left out (`rising`).
+
 A cell, and a family, is an optimizer with a decay: four, and nothing but the constant can be read off them. The loss is the
 share of errors on the validation pictures at the end. LRs are a factor of ten apart. The one-line rule is an LR of 0.1 for SGD,
 0.001 for AdamW.
@@ -56,19 +58,32 @@ def relative(optimizer: str, lr: float, length: float, gradient: float) -> float
 def _cell(rows: list[Row]) -> Cell:
     first = rows[0]
     found = [_training(some) for some in grouped(rows, lambda row: (row["lr"],)).values()]
-    kept = [(lr, r, error) for lr, r, error in found if math.isfinite(r)]
+    kept = rising(found)
     usual = USUAL_LR[first["optimizer"]]
     return cell(
         [r for _, r, _ in kept],
         [error for _, _, error in kept],
         name=f"{first['optimizer']}, decay {first['weight_decay']}",
         family=f"{first['optimizer']} {first['weight_decay']}",
-        group=first["optimizer"],
+        group=f"ResNet-18, {first['optimizer']}",
         steps=float(STEPS),
         size=WEIGHTS,
         batch=BATCH,
         usual=next((r for lr, r, _ in kept if lr == usual), math.nan),
     )
+
+
+def rising(found: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    """Those with a larger r than all of smaller LRs. The others blew up: weights that are a thousand times longer make a small r.
+
+    >>> rising([(0.1, 0.01, 0.5), (1.0, 0.05, 0.9), (10.0, 0.02, 0.99), (100.0, math.nan, 0.99)])
+    [(0.1, 0.01, 0.5), (1.0, 0.05, 0.9)]
+    """
+    kept: list[tuple[float, float, float]] = []
+    for one in sorted(found):
+        if one[1] > max((r for _, r, _ in kept), default=0.0):
+            kept.append(one)
+    return kept
 
 
 def _training(rows: Sequence[Row]) -> tuple[float, float, float]:

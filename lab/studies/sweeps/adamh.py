@@ -21,7 +21,7 @@ from lab.studies.sweeps import steps
 from lab.studies.sweeps.cells import FEWEST, Cell, cell
 from lab.studies.sweeps.read import Row, grouped, number, table
 
-BETA_1, TOKENS, UNKNOWN = 0.9062, 4096, 1e9
+BETA_1, TOKENS = 0.9062, 4096
 CARRIES = math.sqrt((1 - BETA_1) / (1 + BETA_1))
 
 
@@ -35,7 +35,13 @@ def experts(folder: Path) -> list[Cell]:
 def dense_reference() -> dict[str, float]:
     """r of the dense network, and of the law: 130 million weights, 2.5 billion tokens, batches of 64 sequences, LR 0.0063."""
     taken = 2.5e9 / (64 * TOKENS)
-    return {"r": 0.0063 / CARRIES, "law": steps.of_law(taken, 130e6), "steps": taken}
+    return {
+        "r": 0.0063 / CARRIES,
+        "law": steps.of_law(taken, 130e6),
+        "steps": taken,
+        "size": 130e6,
+        "batch": 64.0 * TOKENS,
+    }
 
 
 def _cell(rows: list[Row]) -> Cell:
@@ -47,6 +53,7 @@ def _cell(rows: list[Row]) -> Cell:
         family=f"{first['width']} {first['token_ratio']}",
         group=f"AdamH, width {first['width']}",
         steps=number(first["steps"]),
-        size=UNKNOWN,
+        size=1.0,
+        knows_size=False,
         batch=number(first["batch_sequences"]) * TOKENS,
     )

@@ -25,7 +25,8 @@ class Cell:
         group: cells of a group share a constant.
         steps, size, batch, depth: T, n, what a step sees, and L of the law.
         curve: (r, loss) of each training, by r. A loss that is not finite, or more than `cap` above the best, counts as that.
-        usual: the r of the one-line rule of its source.
+        usual: the r of the one-line rule of its source; NaN for none.
+        knows_size: whether `size` is known; else the group's constant stands for it.
         cap: the largest loss above the best.
     """
 
@@ -39,11 +40,12 @@ class Cell:
     depth: int = 1
     usual: float = math.nan
     cap: float = 1.0
+    knows_size: bool = True
 
     @property
     def law(self) -> float:
-        """The r of the default."""
-        return relative.of_law(self.steps, self.size, self.depth)
+        """The r of the default; NaN if its facts are not known."""
+        return relative.of_law(self.steps, self.size, self.depth) if self.knows_size else math.nan
 
     @cached_property
     def log_sizes(self) -> Any:

@@ -5,6 +5,7 @@ The share is a monotone fit (isotonic regression) of fail or not on the LR. Inte
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -24,8 +25,8 @@ Runs = Sequence[Tuned]
 
 def by_lr(runs: Runs) -> list[dict[str, Any]]:
     """Twelve equal parts of the logarithm of the LR: how many fail, and the median accuracy."""
-    parts = [[run for run in runs if low <= run.lr < high] for low, high in zip(PARTS[:-1], PARTS[1:], strict=True)]
-    ends = zip(PARTS[:-1].tolist(), PARTS[1:].tolist(), strict=True)
+    parts = [[run for run in runs if low <= run.lr < high] for low, high in pairwise(PARTS)]
+    ends = pairwise(PARTS.tolist())
     return [{"from": low, "to": high, **counted(part)} for (low, high), part in zip(ends, parts, strict=True)]
 
 

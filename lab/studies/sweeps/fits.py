@@ -6,7 +6,7 @@ rule's r above the best loss of the cell. Intervals are of 95 %, by drawing whol
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -90,6 +90,11 @@ class Fitted:
 def inside(cells: Iterable[Cell]) -> list[Cell]:
     """Those whose best r lies inside of what was tried."""
     return [cell for cell in cells if math.isfinite(cell.best)]
+
+
+def regrouped(cell: Cell, group: str) -> Cell:
+    """The cell in another group."""
+    return replace(cell, group=group)
 
 
 def _logs(cells: Sequence[Cell], facts: Sequence[str]) -> Array:

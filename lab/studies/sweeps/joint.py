@@ -4,18 +4,22 @@ Every source counts the same, however many cells it has. Powers are judged on a 
 come from its other families. Losses have different units, so a regret is divided by that of one constant in the same source.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from lab.studies.sweeps.cells import Cell
-from lab.studies.sweeps.fits import FACTS, LAW_TIMES, ONE_SIZE, Array, Fitted, Power, Rule, draws, held_out, inside
+from lab.studies.sweeps.fits import FACTS, Array, Fitted, Power, Rule, draws, held_out, inside
 
 Sources = dict[str, list[Cell]]
 DRAWS = 400
-LAWS = "the law's"
+ALL, OTHERS = "all sources", "the other sources"
+PROPOSED = {"steps": -0.2, "size": -0.2, "batch": 0.15}
+WITHOUT_BATCH = {"steps": -0.25, "size": -0.35}
+USUAL = {"steps": 500, "size": 10_000, "batch": 64}
 
 
 def fitted(sources: Sources, facts: tuple[str, ...]) -> Fitted:
@@ -35,27 +39,74 @@ def powers(sources: Sources, facts: tuple[str, ...]) -> dict[str, list[float]]:
 
 
 def forms(sources: Sources) -> dict[str, Any]:
-    """Every set of facts and the law's own powers on sources left out; the simplest within one standard error of the best."""
-    constant = {name: regrets(ONE_SIZE, cells) for name, cells in sources.items()}
+    """Every set of facts, with the powers that all sources want, or that all others want; the law's own; and `PROPOSED`.
+
+    `simplest` has the fewest facts within one standard error of the best, with the powers of the others.
+    """
     kinds = [some for number in range(len(FACTS) + 1) for some in combinations(FACTS, number)]
-    found = {" ".join(some): {name: regrets(learned(sources, name, some), sources[name]) for name in sources} for some in kinds}
-    found[LAWS] = {name: regrets(LAW_TIMES, cells) for name, cells in sources.items()}
-    shares = {key: {name: float(one[name].mean() / constant[name].mean()) for name in sources} for key, one in found.items()}
-    best = min(set(found) - {LAWS}, key=lambda key: float(np.mean(list(shares[key].values()))))
-    lines = [
-        {"facts": key, "shares": shares[key], "mean": float(np.mean(list(shares[key].values()))), "error": error}
-        for key, error in ((key, _error(sources, constant, found[key], found[best])) for key in found)
+    all_of = {some: fitted(sources, some).shape for some in kinds}
+    rules: dict[tuple[str, str], dict[str, Rule]] = {
+        **{(" ".join(some), ALL): dict.fromkeys(sources, Power("", (), all_of[some])) for some in kinds},
+        **{(" ".join(some), OTHERS): {name: learned(sources, name, some) for name in sources} for some in kinds},
+        ("the law's powers", ""): dict.fromkeys(sources, Power("", (), laws)),
+        ("the proposed powers", ""): dict.fromkeys(sources, Power("", (), proposed)),
+        ("those without the batch", ""): dict.fromkeys(sources, Power("", (), without_batch)),
+    }
+    lost = {key: {name: regrets(rule[name], sources[name]) for name in sources} for key, rule in rules.items()}
+    unit = {name: float(lost["", ALL][name].mean()) for name in sources}
+    best = min((key for key in lost if key[1] == OTHERS), key=lambda key: _mean(lost[key], unit))
+    lines = [_line(sources, key, found, lost[best], unit) for key, found in lost.items()]
+    near = [one for one in lines if one["powers of"] == OTHERS and one["more"] <= one["error"]]
+    simplest = min(near, key=lambda one: (len(one["facts"].split()), one["mean"]))["facts"]
+    return {"forms": lines, "best": best[0], "simplest": simplest}
+
+
+def laws(cell: Cell) -> float:
+    """The default's form without its constant; it does not know the batch."""
+    return _form({"steps": -0.1, "size": -0.19}, cell)
+
+
+def proposed(cell: Cell) -> float:
+    """A form with round powers that was chosen after all results were seen, without its constant.
+
+    >>> from lab.studies.sweeps.cells import cell
+    >>> proposed(cell([1.0], [1.0], steps=500.0, size=1e4, batch=64.0))
+    1.0
+    """
+    return _form(PROPOSED, cell)
+
+
+def without_batch(cell: Cell) -> float:
+    """The same for a form that does not know the batch."""
+    return _form(WITHOUT_BATCH, cell)
+
+
+def _form(powers: dict[str, float], cell: Cell) -> float:
+    return math.prod((getattr(cell, fact) / USUAL[fact]) ** power for fact, power in powers.items())
+
+
+def constants(sources: Sources) -> list[dict[str, Any]]:
+    """The constant that each group of known size wants in three forms: mean, and deviation of the logarithm."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in (cell for cells in sources.values() for cell in inside(cells) if cell.knows_size):
+        groups.setdefault(cell.group, []).append(cell)
+    return [
+        {"group": group, "cells": len(cells), **{name: _spread(cells, form) for name, form in CANDIDATES.items()}}
+        for group, cells in groups.items()
     ]
-    least = next(line["mean"] for line in lines if line["facts"] == best)
-    near = [line for line in lines if line["mean"] - least <= line["error"] and line["facts"] != LAWS]
-    simplest = min(near, key=lambda line: (len(str(line["facts"]).split()), line["mean"]))["facts"]
-    return {"forms": lines, "best": best, "simplest": simplest}
+
+
+def _spread(cells: Sequence[Cell], base: Callable[[Cell], float]) -> list[float]:
+    logs = [math.log(cell.best / base(cell)) for cell in cells]
+    return [math.exp(float(np.mean(logs))), float(np.std(logs))]
+
+
+CANDIDATES = {"the law": laws, "without the batch": without_batch, "proposed": proposed}
 
 
 def learned(sources: Sources, left_out: str, facts: tuple[str, ...]) -> Rule:
     """A constant for each group of a source, times powers that all other sources want."""
-    shape = fitted({name: cells for name, cells in sources.items() if name != left_out}, facts).shape
-    return Power("", (), shape)
+    return Power("", (), fitted({name: cells for name, cells in sources.items() if name != left_out}, facts).shape)
 
 
 def regrets(rule: Rule, cells: Sequence[Cell]) -> Array:
@@ -63,10 +114,23 @@ def regrets(rule: Rule, cells: Sequence[Cell]) -> Array:
     return np.array([cell.regret(r) for cell, r in zip(cells, held_out(rule, cells), strict=True)])
 
 
-def _error(sources: Sources, constant: dict[str, Array], some: dict[str, Array], best: dict[str, Array]) -> float:
-    """The standard error of the difference to the best form."""
+def _mean(lost: dict[str, Array], unit: dict[str, float]) -> float:
+    return float(np.mean([found.mean() / unit[name] for name, found in lost.items()]))
+
+
+def _line(
+    sources: Sources, key: tuple[str, str], lost: dict[str, Array], best: dict[str, Array], unit: dict[str, float]
+) -> dict[str, Any]:
+    """A form's regret in each source and in the mean; how much more than the best one's, with the standard error of that."""
     parts = []
     for name, cells in sources.items():
-        more = dict(zip(map(id, cells), (some[name] - best[name]) / constant[name].mean(), strict=True))
+        more = dict(zip(map(id, cells), (lost[name] - best[name]) / unit[name], strict=True))
         parts.append([np.mean([more[id(cell)] for cell in drawn]) for drawn in draws(cells, DRAWS)])
-    return float(np.std(np.mean(parts, axis=0)))
+    return {
+        "facts": key[0],
+        "powers of": key[1],
+        "shares": {name: float(found.mean()) / unit[name] for name, found in lost.items()},
+        "mean": _mean(lost, unit),
+        "more": _mean(lost, unit) - _mean(best, unit),
+        "error": float(np.std(np.mean(parts, axis=0))),
+    }

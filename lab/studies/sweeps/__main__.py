@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,21 @@ from lab.studies.sweeps.cells import Cell
 from lab.studies.sweeps.records import write
 
 ALL_FACTS = tuple(some for number in (1, 2, 3) for some in combinations(fits.FACTS, number))
+STARTS = (0.01, 0.02, 0.04)
+"""Root mean squares that followed weights may begin with."""
+
 WITHOUT_SIZE = (("steps",), ("batch",), ("steps", "batch"))
 
 
 def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more: Any) -> dict[str, Any]:
     """A source's cells, the powers that it wants, and what each rule costs there."""
     forms = list(facts)
-    rules = [rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)]
+    rules: list[fits.Rule] = [
+        rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)
+    ]
     if len(fits.families(cells)) > 1:
-        rules += [fits.ONE_SIZE, fits.LAW_TIMES, *(fits.Power(" ".join(some), some) for some in forms)]
+        rules += [fits.ONE_SIZE, *([fits.LAW_TIMES] if fits.LAW in rules else [])]
+        rules += [fits.Power(" ".join(some), some) for some in forms]
     return {
         "cells": [told(cell) for cell in cells],
         "powers": {" ".join(some): fits.exponents(cells, some) for some in forms},
@@ -54,7 +61,11 @@ def step_law(folder: Path) -> dict[str, Any]:
     }
     both = {column: [*dense, *steplaw.mixtures(folder, size=column)] for column in ("params", "params_active")}
     shared = {column: together(cells) for column, cells in both.items()}
-    return {**kinds, "one constant": shared}
+    starts = {
+        str(start): fits.exponents(steplaw.dense(folder, partial(steplaw.followed, start=start)), fits.FACTS)
+        for start in STARTS
+    }
+    return {**kinds, "one constant": shared, "starts": starts}
 
 
 def together(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -121,7 +132,7 @@ RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "marin": eleven,
     "adamh": lambda folder: source(adamh.experts(folder), (("steps",),), dense=adamh.dense_reference()),
     "deberta": tuning,
-    "resnet": lambda folder: with_curves(resnet.cells(folder)),
+    "resnet": lambda folder: {**with_curves(resnet.cells(folder)), "best lrs": resnet.best_lrs(folder)},
     "clip": lambda folder: with_curves(clip.cells(folder)),
     "lora": adapters,
     "joint": together_by_mapping,

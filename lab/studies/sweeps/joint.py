@@ -17,8 +17,14 @@ from lab.studies.sweeps.fits import FACTS, Array, Fitted, Power, Rule, draws, he
 Sources = dict[str, list[Cell]]
 DRAWS = 400
 ALL, OTHERS = "all sources", "the other sources"
-PROPOSED = {"steps": -0.2, "size": -0.2, "batch": 0.15}
-WITHOUT_BATCH = {"steps": -0.25, "size": -0.35}
+POWERS = {
+    "the law": {"steps": -0.1, "size": -0.19},
+    "steps and size": {"steps": -0.25, "size": -0.35},
+    "all three": {"steps": -0.2, "size": -0.2, "batch": 0.15},
+    "batch / steps": {"steps": -0.15, "size": -0.2, "batch": 0.15},
+}
+"""Forms to compare. All but the law's were chosen, with round numbers, after all results were seen."""
+
 USUAL = {"steps": 500, "size": 10_000, "batch": 64}
 
 
@@ -39,7 +45,7 @@ def powers(sources: Sources, facts: tuple[str, ...]) -> dict[str, list[float]]:
 
 
 def forms(sources: Sources) -> dict[str, Any]:
-    """Every set of facts, with the powers that all sources want, or that all others want; the law's own; and `PROPOSED`.
+    """Every set of facts, with the powers that all sources want, or that all others want; and those of `POWERS`.
 
     `simplest` has the fewest facts within one standard error of the best, with the powers of the others.
     """
@@ -48,9 +54,7 @@ def forms(sources: Sources) -> dict[str, Any]:
     rules: dict[tuple[str, str], dict[str, Rule]] = {
         **{(" ".join(some), ALL): dict.fromkeys(sources, Power("", (), all_of[some])) for some in kinds},
         **{(" ".join(some), OTHERS): {name: learned(sources, name, some) for name in sources} for some in kinds},
-        ("the law's powers", ""): dict.fromkeys(sources, Power("", (), laws)),
-        ("the proposed powers", ""): dict.fromkeys(sources, Power("", (), proposed)),
-        ("those without the batch", ""): dict.fromkeys(sources, Power("", (), without_batch)),
+        **{(name, "no source"): dict.fromkeys(sources, Power("", (), one)) for name, one in CANDIDATES.items()},
     }
     lost = {key: {name: regrets(rule[name], sources[name]) for name in sources} for key, rule in rules.items()}
     unit = {name: float(lost["", ALL][name].mean()) for name in sources}
@@ -61,28 +65,14 @@ def forms(sources: Sources) -> dict[str, Any]:
     return {"forms": lines, "best": best[0], "simplest": simplest}
 
 
-def laws(cell: Cell) -> float:
-    """The default's form without its constant; it does not know the batch."""
-    return _form({"steps": -0.1, "size": -0.19}, cell)
-
-
-def proposed(cell: Cell) -> float:
-    """A form with round powers that was chosen after all results were seen, without its constant.
+def form(powers: dict[str, float]) -> Callable[[Cell], float]:
+    """r without its constant: 1 for the usual training, which the law's constant of 0.13 belongs to.
 
     >>> from lab.studies.sweeps.cells import cell
-    >>> proposed(cell([1.0], [1.0], steps=500.0, size=1e4, batch=64.0))
+    >>> form(POWERS["the law"])(cell([1.0], [1.0], steps=500.0, size=1e4, batch=64.0))
     1.0
     """
-    return _form(PROPOSED, cell)
-
-
-def without_batch(cell: Cell) -> float:
-    """The same for a form that does not know the batch."""
-    return _form(WITHOUT_BATCH, cell)
-
-
-def _form(powers: dict[str, float], cell: Cell) -> float:
-    return math.prod((getattr(cell, fact) / USUAL[fact]) ** power for fact, power in powers.items())
+    return lambda cell: math.prod((getattr(cell, fact) / USUAL[fact]) ** power for fact, power in powers.items())
 
 
 def constants(sources: Sources) -> list[dict[str, Any]]:
@@ -91,7 +81,7 @@ def constants(sources: Sources) -> list[dict[str, Any]]:
     for cell in (cell for cells in sources.values() for cell in inside(cells) if cell.knows_size):
         groups.setdefault(cell.group, []).append(cell)
     return [
-        {"group": group, "cells": len(cells), **{name: _spread(cells, form) for name, form in CANDIDATES.items()}}
+        {"group": group, "cells": len(cells), **{name: _spread(cells, one) for name, one in CANDIDATES.items()}}
         for group, cells in groups.items()
     ]
 
@@ -101,7 +91,7 @@ def _spread(cells: Sequence[Cell], base: Callable[[Cell], float]) -> list[float]
     return [math.exp(float(np.mean(logs))), float(np.std(logs))]
 
 
-CANDIDATES = {"the law": laws, "without the batch": without_batch, "proposed": proposed}
+CANDIDATES = {name: form(powers) for name, powers in POWERS.items()}
 
 
 def learned(sources: Sources, left_out: str, facts: tuple[str, ...]) -> Rule:

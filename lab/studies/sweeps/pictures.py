@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from PIL import Image
 
 from lab.studies.sweeps.records import read
@@ -55,7 +56,9 @@ def marin(path: Path) -> None:
     for law in {one["law"] for one in tuned}:
         middle.axvline(law, color=OURS, linewidth=0.6, alpha=0.5)
     middle.text(0.013, len(names) - 0.4, "the law", color=OURS, ha="center", fontsize=8)
-    for group, some in _by_group(_inside(read("adamh")["cells"])).items():
+    for group, some in sorted(
+        _by_group(_inside(read("adamh")["cells"])).items(), key=lambda one: one[1][0]["name"].zfill(30)
+    ):
         right.plot(
             [one["steps"] for one in some], [one["best"] for one in some], ".-", label=group.removeprefix("AdamH, ")
         )
@@ -81,10 +84,10 @@ def deberta(path: Path) -> None:
             axes.axvline(rules[rule], color=colour, linestyle="--", linewidth=1)
         _logs(axes, "", "", y=False)
     for rule in ("the law", "a tenth of the law", "a distance of 0.03"):
-        top.text(rules[rule] * 0.95, 98, rule, ha="right", va="top", fontsize=8)
+        top.text(rules[rule] * 0.95, 60, rule, ha="right", va="top", fontsize=8)
     top.set_ylabel("fail (%)")
     bottom.set(ylabel="median accuracy (%)", ylim=(84, 91), xlabel="LR")
-    top.legend(fontsize=8, frameon=False, loc="center left")
+    top.legend(fontsize=8, frameon=False, loc="upper left")
     _save(figure, path)
 
 
@@ -117,11 +120,12 @@ def adapters(path: Path) -> None:
         left.plot(
             [one["batch"] for one in some], [one["best"] for one in some], "o-", label=group.removeprefix("Adapters, ")
         )
-    left.plot(*_law([one for one in cells if "LoRA, rank 128" in one["name"] and "table" in one["name"]], "batch"))
+    left.plot(*_law([one for one in cells if one["group"] == "Adapters, PiSSA"], "batch"), label="the law")
     left.legend(fontsize=8, frameon=False)
     ranks = sorted((one for one in cells if one["group"] == "Adapters, LoRA" and one["steps"] == 1562.5), key=_weights)
     middle.plot([_weights(one) for one in ranks], [one["best"] for one in ranks], "o-", color=BEST)
-    middle.plot(*_law(ranks, "size"))
+    middle.plot(*_law(ranks, "size"), label="the law")
+    middle.legend(fontsize=8, frameon=False)
     _logs(left, "batch (100,000 examples)", "best r")
     _logs(middle, "weights of the adapters, batch 64", "best r of LoRA")
     (clip,) = read("clip")["cells"]
@@ -139,7 +143,7 @@ def together(path: Path) -> None:
     figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
     for axes, key, title in (
         (left, "the law", "steps^-0.1 size^-0.19"),
-        (right, "proposed", "steps^-0.2 size^-0.2 batch^0.15"),
+        (right, "all three", "steps^-0.2 size^-0.2 batch^0.15"),
     ):
         for place, one in enumerate(constants):
             middle, spread = one[key]
@@ -176,9 +180,12 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 def _logs(axes: Any, x: str, y_label: str, y: bool = True) -> None:
-    axes.set(xscale="log", xlabel=x, ylabel=y_label)
-    if y:
-        axes.set_yscale("log")
+    axes.set(xscale="log", xlabel=x, ylabel=y_label, **({"yscale": "log"} if y else {}))
+    for axis in (axes.xaxis, *([axes.yaxis] if y else [])):
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
 
@@ -195,7 +202,7 @@ def _inside(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _by_group(cells: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for one in sorted(cells, key=lambda one: (one["group"], one["steps"])):
+    for one in sorted(cells, key=lambda one: one["steps"]):
         found.setdefault(one["group"], []).append(one)
     return found
 

@@ -32,14 +32,27 @@ from lab.studies.sweeps.cells import Cell, cell
 from lab.studies.sweeps.read import Row, grouped, number, table
 
 WEIGHTS, GAINS, MOMENTUM, BATCH = 11_690_000, 4_800, 0.9, 128
-STEPS = 45 * (1_281_167 // BATCH)
+EPOCHS = 45
+STEPS = EPOCHS * (1_281_167 // BATCH)
 USUAL_LR = {"sgd-m": 0.1, "adamw": 0.001}
 
 
 def cells(folder: Path) -> list[Cell]:
     """Four."""
+    return [_cell(some) for some in _by_setting(folder).values()]
+
+
+def best_lrs(folder: Path) -> dict[str, float]:
+    """The LR with the fewest errors at the end, of each cell."""
+    last = str(EPOCHS - 1)
+    ends = {key: [row for row in some if row["epoch"] == last] for key, some in _by_setting(folder).items()}
+    best = {" ".join(key): max(some, key=lambda row: number(row["val_acc"])) for key, some in ends.items()}
+    return {name: number(row["lr"]) for name, row in best.items()}
+
+
+def _by_setting(folder: Path) -> dict[tuple[str, ...], list[Row]]:
     rows = [row for row in table(folder, "stepback_imagenet32_resnet18") if row["optimizer"] in USUAL_LR]
-    return [_cell(some) for some in grouped(rows, lambda row: (row["optimizer"], row["weight_decay"])).values()]
+    return grouped(rows, lambda row: (row["optimizer"], row["weight_decay"]))
 
 
 def relative(optimizer: str, lr: float, length: float, gradient: float) -> float:

@@ -32,9 +32,9 @@ def equilibrium(lr: float, taken: int) -> float:
     return steps.at_equilibrium(lr, DECAY)
 
 
-def followed(lr: float, taken: int) -> float:
+def followed(lr: float, taken: int, start: float = START) -> float:
     """r by the mean of the relative steps under the source's own schedule."""
-    return steps.followed(lr, DECAY, taken, steps.cosine(min(0.5, WARMUP / taken), min(1.0, END / lr)), START)
+    return steps.followed(lr, DECAY, taken, steps.cosine(min(0.5, WARMUP / taken), min(1.0, END / lr)), start)
 
 
 def dense(folder: Path, relative: Mapping = equilibrium) -> list[Cell]:

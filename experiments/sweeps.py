@@ -7,31 +7,29 @@ from typing import Any
 from experiments import markdown
 from lab.studies.sweeps.records import read
 
-PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "Step Law, dense": ("steplaw", ("dense",)),
-    "the same, followed": ("steplaw", ("dense, followed",)),
-    "Step Law, experts": ("steplaw", ("experts",)),
-    "the same, followed ": ("steplaw", ("experts, followed",)),
-    "Marin, eleven optimizers": ("marin", ("all",)),
-    "Marin, Adam's kind": ("marin", ("Adam's kind",)),
-    "the same, followed  ": ("marin", ("Adam's kind, followed",)),
-    "Marin, AdamH": ("adamh", ()),
-    "adapters, Gemma-3-1B": ("lora", ("Gemma",)),
-    "DeBERTa, fine-tuned": ("deberta", ("cells",)),
-    "CLIP, fine-tuned": ("clip", ()),
-    "ResNet-18, ImageNet32": ("resnet", ()),
-}
+SOURCES = (
+    ("Step Law, dense", "steplaw", "dense"),
+    ("the same, followed", "steplaw", "dense, followed"),
+    ("Step Law, experts", "steplaw", "experts"),
+    ("the same, followed", "steplaw", "experts, followed"),
+    ("Marin, eleven optimizers", "marin", "all"),
+    ("Marin, Adam's kind", "marin", "Adam's kind"),
+    ("the same, followed", "marin", "Adam's kind, followed"),
+    ("Marin, AdamH", "adamh", ""),
+    ("adapters, Gemma-3-1B", "lora", "Gemma"),
+    ("DeBERTa, fine-tuned", "deberta", "cells"),
+    ("CLIP, fine-tuned", "clip", ""),
+    ("ResNet-18, ImageNet32", "resnet", ""),
+)
+"""What tables call it, its record, and its place there."""
+
 LAW, ONE, TIMES, USUAL = "the law", "one relative size", "the law times a constant", "usual LR"
 FORMS = ("steps size", "steps", "steps size batch", "steps batch")
 
 
-def source(name: str) -> Any:
-    """The record of a source."""
-    file, path = PLACES[name]
-    found = read(file)
-    for key in path:
-        found = found[key]
-    return found
+def sources() -> list[tuple[str, Any]]:
+    """Their names and records."""
+    return [(name, read(file)[place] if place else read(file)) for name, file, place in SOURCES]
 
 
 def rules() -> list[str]:
@@ -46,13 +44,13 @@ def rules() -> list[str]:
         "free powers",
         "with the batch",
     ]
-    return markdown.table(heads, [_costs(name) for name in PLACES if "followed" not in name])
+    return markdown.table(heads, [_costs(*one) for one in sources()])
 
 
-def _costs(name: str) -> list[str]:
-    found = {one["rule"]: one for one in source(name)["rules"]}
+def _costs(name: str, record: Any) -> list[str]:
+    found = {one["rule"]: one for one in record["rules"]}
     free, batch = _free(found, False), _free(found, True)
-    cells = str(len(source(name)["cells"]))
+    cells = str(len(record["cells"]))
     return [name, cells, *(_cost(found.get(rule)) for rule in (LAW, TIMES, ONE, USUAL)), _cost(free), _cost(batch)]
 
 
@@ -77,12 +75,10 @@ def _small(value: float) -> str:
 def powers() -> list[str]:
     """The powers that each source wants, with and without the batch."""
     heads = ["", "curves", "best / law", "steps", "size", "left", "with the batch: steps", "size", "batch", "left"]
-    lines = [_powers(name) for name in PLACES if source(name).get("powers")]
-    return markdown.table(heads, lines)
+    return markdown.table(heads, [_powers(*one) for one in sources() if one[1]["powers"]])
 
 
-def _powers(name: str) -> list[str]:
-    record = source(name)
+def _powers(name: str, record: Any) -> list[str]:
     found = record["powers"]
     without, with_batch = (
         next((found[form] for form in FORMS if form in found and has == ("batch" in form)), None)
@@ -162,8 +158,8 @@ def reference() -> list[str]:
     """AdamH on a dense network, whose size is known."""
     found = read("adamh")["dense"]
     return [
-        f"On a dense network of {found['size'] / 1e6:.0f} million weights, {found['steps']:,.0f} steps, its tuned r is {found['r']:.3f}: "
-        f"{found['r'] / found['law']:.1f} times the law."
+        f"On a dense network of {found['size'] / 1e6:.0f} million weights and {found['steps']:,.0f} steps its tuned r is "
+        f"{found['r']:.3f}, {found['r'] / found['law']:.1f} times the law."
     ]
 
 
@@ -172,7 +168,8 @@ def experts() -> list[str]:
     found = read("steplaw")["one constant"]
     whole, in_use = (found[key]["left"] for key in ("params", "params_active"))
     return [
-        f"With one constant for dense networks and mixtures, all three powers leave {whole:.2f}; with the weights in use, {in_use:.2f}."
+        f"With one constant for dense networks and mixtures, all three powers leave a deviation of {whole:.2f} in log r; with the "
+        f"weights in use instead of all, {in_use:.2f}."
     ]
 
 
@@ -181,8 +178,8 @@ def logged() -> list[str]:
     found = read("resnet")
     lrs, sizes = found["best lrs"].values(), [one["best"] for one in found["cells"]]
     return [
-        f"Best LRs of SGD with momentum and AdamW: {min(lrs):g} to {max(lrs):g}. Best r: {min(sizes):.4f} to {max(sizes):.4f}. The law: "
-        f"{found['cells'][0]['law']:.4f}."
+        f"Best LRs of SGD with momentum and AdamW: {min(lrs):g} to {max(lrs):g}. Best r: {min(sizes):.4f} to {max(sizes):.4f}. "
+        f"The law: {found['cells'][0]['law']:.4f}."
     ]
 
 
@@ -248,5 +245,6 @@ def _bound(name: str, model: dict[str, Any]) -> str:
     lr, matters = model["bounds"]["lr"], model["what matters"]
     return (
         f"- {name}: failures stay below 1 % up to an LR of {lr[0]:.1e} ({lr[1]:.1e} to {lr[2]:.1e}). They depend on "
-        f"LR x steps^p x batch^q with p = {_power(matters['steps'])} and q = {_power(matters['batch'])}."
+        f"LR x steps^p x batch^q x exp(w x share of warm-up) with p = {_power(matters['steps'])}, "
+        f"q = {_power(matters['batch'])} and w = {_power(matters['warm-up'])}."
     )

@@ -25,6 +25,7 @@ WITHOUT_CODE = {
     "method.md",
     "paper_tables.md",
     "results.md",
+    "sweeps.md",
     "transfers.md",
 }
 DOCUMENTS = made.documents()

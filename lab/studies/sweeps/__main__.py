@@ -22,11 +22,10 @@ WITHOUT_SIZE = (("steps",), ("batch",), ("steps", "batch"))
 def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more: Any) -> dict[str, Any]:
     """A source's cells, the powers that it wants, and what each rule costs there."""
     forms = list(facts)
-    rules: list[fits.Rule] = [
-        rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)
-    ]
+    known = [rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)]
+    rules: list[fits.Rule] = [*known]
     if len(fits.families(cells)) > 1:
-        rules += [fits.ONE_SIZE, *([fits.LAW_TIMES] if fits.LAW in rules else [])]
+        rules += [fits.ONE_SIZE, *([fits.LAW_TIMES] if fits.LAW in known else [])]
         rules += [fits.Power(" ".join(some), some) for some in forms]
     return {
         "cells": [told(cell) for cell in cells],

@@ -23,7 +23,10 @@ DRAWS = 1000
 class Rule(Protocol):
     """Something that gives an r for a cell once it has seen others."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ...
 
     def fitted(self, cells: Sequence[Cell]) -> Callable[[Cell], float]:
         """r of a cell, learned from these."""

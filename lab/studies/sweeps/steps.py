@@ -87,7 +87,7 @@ def distance(r: float, steps: float) -> float:
     """How far weights go in a training under the default's course, relative to their length, if steps point anywhere.
 
     >>> round(distance(0.001, 10_000), 3)
-    0.056
+    0.055
     """
     return r * math.sqrt(steps * _mean_square())
 

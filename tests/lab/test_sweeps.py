@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from lab.studies.sweeps import adamh, fits, lora, marin, resnet, steplaw, steps
+from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, resnet, steplaw, steps
 from lab.studies.sweeps.cells import cell
+from lab.studies.sweeps.deberta import Tuned
 
 GRID = np.geomspace(1e-4, 1.0, 25)
 
@@ -157,3 +158,34 @@ def test_marins_cells_are_mapped_by_their_own_decay_and_need_one(tmp_path):
 
 def test_adamhs_lr_is_a_relative_step_before_its_momentum():
     assert adamh.dense_reference()["r"] * adamh.CARRIES == pytest.approx(0.0063)
+
+
+def test_sources_of_different_numbers_of_curves_find_the_powers_they_share(sweeps):
+    few = [fits.regrouped(one, "few") for one in sweeps if one.group == "a"][::3]
+    found = joint.fitted({"many": sweeps, "few": few}, fits.FACTS)
+    assert found.powers == pytest.approx([-0.1, -0.25, 0.15], abs=1e-6)
+    assert joint.regrets(joint.learned({"many": sweeps, "few": few}, "few", fits.FACTS), few).max() < 0.01
+
+
+@pytest.fixture
+def tuned():
+    lrs = np.geomspace(1e-6, 9.9e-4, 300).tolist()
+    return [
+        Tuned("deberta-base", at, lr, 10_000.0, 32.0, 0.1, 0.9 if lr <= 1e-4 else 0.35) for at, lr in enumerate(lrs)
+    ]
+
+
+def test_the_bound_is_the_largest_lr_before_trainings_fail(tuned):
+    assert failures.bound(failures.lrs(tuned), failures.failures(tuned)) == max(
+        run.lr for run in tuned if run.lr <= 1e-4
+    )
+    by_lr = failures.by_lr(tuned)
+    assert sum(part["failed 0.6"] for part in by_lr) == sum(run.lr > 1e-4 for run in tuned)
+
+
+def test_rules_are_judged_by_the_failures_at_their_lrs(tuned):
+    found = {one["rule"]: one for one in failures.judged(tuned, tuned)}
+    assert found["the law"]["lr"] > 1e-4
+    assert found["the law"]["fails"] == 1.0
+    assert found["the law"]["lost"] == pytest.approx(0.55)
+    assert found["usual LR"]["fails"] == found["usual LR"]["lost"] == 0.0

@@ -16,6 +16,7 @@ counts as 1.
 
 **After the results were seen**: half of these cells have their best at an edge, so `tuned` has the best training of each
 optimizer, size and number of tokens instead, whatever was changed to get there: 150 of them, to the grid's factor of 1.4 in r.
+`followed` was added when Step Law's was seen to describe its curves better.
 
 The one-line rule is Kaplan et al.'s LR (see `steplaw`) with a decay of 0.1, for Adam's kind only.
 """

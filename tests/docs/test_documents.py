@@ -24,6 +24,7 @@ WITHOUT_CODE = {
     "faults.md",
     "paper_tables.md",
     "results.md",
+    "sweeps.md",
     "transfers.md",
 }
 DOCUMENTS = made.documents()

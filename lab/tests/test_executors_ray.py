@@ -95,6 +95,7 @@ def campaign(monkeypatch, tmp_path):
     return tmp_path / "alone"
 
 
+@pytest.mark.nightly
 def test_workers_killed_at_random_leave_every_record_once_and_equal_to_an_undisturbed_run(workers, campaign, tmp_path):
     killer, crew = Killer(kills=2), Crew(workers)
     words = {"root": tmp_path / "data2", "checkpoint_seconds": 0, "crew": crew, "watch": killer.watch}
@@ -118,6 +119,7 @@ class Stop(Watcher):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.nightly
 def test_after_ctrl_c_the_same_call_goes_on_to_the_same_records(workers, campaign, tmp_path):
     words = {"root": tmp_path / "data2", "crew": Crew(workers)}
     with pytest.raises(KeyboardInterrupt):
@@ -142,6 +144,7 @@ def kill_one_of_ours(name="ray::Worker.do"):
                 continue
 
 
+@pytest.mark.nightly
 def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_killed(workers, tmp_path):
     _, alone = learn(SPEC, tmp_path / "alone", device="cpu")
     killer = threading.Thread(target=kill_one_of_ours, daemon=True)

@@ -6,16 +6,15 @@ import math
 
 import pytest
 import torch
-from mlrsnet.gamma import Gamma
 from sklearn.datasets import load_diabetes
 from torch import nn
 from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
 
-from experiments import second_universal
-from mlrsnet import LearnedLR
-from mlrsnet.card import Card
-from mlrsnet.nets import predict
-from mlrsnet.schedule import DEFAULT, Schedule
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet.default import Default
+from mlrsnet.law import Facts, Seen
+from mlrsnet.ops import DEVICE, HOST, leaves, rebuilt
+from mlrsnet.plan import Plan
 
 STEPS = 40
 
@@ -108,25 +107,46 @@ def test_a_trained_network_begins_with_short_steps_and_a_fresh_one_does_not():
     assert ratio == pytest.approx(0.1, rel=0.2)
 
 
-def test_the_steps_of_a_trained_network_grow_when_its_loss_falls():
-    net = Schedule.load(DEFAULT).net
-    for last, expected in ((1.0, 0.1), (0.1, 0.8)):
-        factors = []
-        for state in (net.initial_state(), net.careful(net.initial_state(), 0.1)):
-            for step in range(80):
-                loss = torch.tensor(1.0 if step < 20 else last)
-                factor, state = predict(net, loss, torch.tensor(step / 100), state)
-            factors.append(factor.item())
-        assert factors[1] / factors[0] == pytest.approx(expected, rel=0.15)
+def test_weights_that_are_loaded_after_construction_are_seen_as_they_are():
+    """Scripts make everything first and load a pretrained network then, or shard and move it."""
+    trained, late = network(), network(seed=1)
+    with torch.no_grad():
+        for layer in trained:
+            if isinstance(layer, nn.LayerNorm):
+                layer.weight.uniform_(0.6, 1.4)
+    optimizer = torch.optim.AdamW(late.parameters())
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    late.load_state_dict(trained.state_dict())
+    assert train(late, optimizer, lr) == lrs(trained)
+    assert lr.status()["is_trained"]
+
+
+def lr_after(losses, law=None, x=1.0, total_steps=100, **facts):
+    """The LR after these losses, of a training whose steps are all as long as x says."""
+    law = law or Default()
+    state = law.begin(Facts(**facts))
+    for loss in losses:
+        lr, state = law.advance(state, Seen(loss, x=x, guess=x), Plan.of(total_steps))
+    return lr
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [(1.0, 0.1), (0.1, 0.85), (math.nan, 0.1)], ids=["level", "falls", "untold"]
+)
+def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected):
+    losses = [last if math.isnan(last) or step >= 20 else 1.0 for step in range(80)]
+    assert lr_after(losses, is_trained=True) / lr_after(losses) == pytest.approx(expected, rel=0.15)
 
 
 def test_deep_networks_without_normalisation_take_shorter_steps():
-    def relative(model):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return LearnedLR(optimizer, total_steps=STEPS).engine.backend.optimizer_scale
+    def first(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        lr = LearnedLR(optimizer, total_steps=STEPS)
+        train(model, optimizer, lr, data=batches(5))
+        return lr.status()["step_length"]
 
-    assert relative(network(norm=False, depth=10)) < 0.5 * relative(network(norm=True, depth=10))
-    assert relative(network(width=64)) < relative(network(width=16))
+    assert first(network(norm=False, depth=10)) < 0.5 * first(network(norm=True, depth=10))
+    assert first(network(width=64)) < first(network(width=16))
 
 
 def test_a_resumed_run_keeps_what_its_weights_told_before_the_first_step():
@@ -145,33 +165,53 @@ def test_a_resumed_run_keeps_what_its_weights_told_before_the_first_step():
 
 
 def test_a_longer_training_takes_shorter_steps():
-    gamma = Schedule.load(DEFAULT).card.gamma
-    assert gamma.law(50_000, 10_000, 1) < gamma.law(500, 10_000, 1) == 1
+    usual = Facts(parameters=10_000)
+    assert Default().size_of(usual, 50_000) < Default().size_of(usual, 500) == 0.13
+    assert lr_after([1.0] * 50, total_steps=100) > lr_after([1.0] * 5000, total_steps=10_000)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"caution": 0.0}, r"gamma caution must be in \(0, 1\]"),
-        ({"caution": 1.5}, r"gamma caution must be in \(0, 1\]"),
-        ({"horizon_power": math.nan}, "gamma horizon_power must be"),
-    ],
-)
-def test_a_law_that_makes_no_sense_is_told(options, told):
-    with pytest.raises(ValueError, match=told):
-        Gamma("measured", value=0.1, **options)
+def test_the_equation_in_its_own_words():
+    """The head of the file, step by step, without losses."""
+    facts, total, lengths = Facts(parameters=2_000_000, depth=9), 300, [0.01 * (1 + step % 7) for step in range(200)]
+    law, state, known = Default(), Default().begin(facts), []
+    r = 0.13 * (total / 500) ** -0.1 * 200**-0.19 * (9 / 4) ** -1.2
+    for step, x in enumerate(lengths):
+        known.append(x)
+        weights = [math.exp(-age / (0.1 * total)) for age in reversed(range(len(known)))]
+        mean = sum(w * one for w, one in zip(weights, known, strict=True)) / sum(weights)
+        u = step / total
+        expected = r * 0.3 * min(1, max(0.01, u / 0.05)) * (1 - u) / math.sqrt(mean)
+        lr, state = law.advance(state, Seen(math.nan, x=x, scale=0.3), Plan.of(total))
+        assert lr == pytest.approx(expected, rel=1e-9)
 
 
-def test_only_a_measured_range_has_a_law():
-    with pytest.raises(ValueError, match="belong to the policy 'measured', got them with 'fixed'"):
-        Gamma("fixed", value=1.0, size_power=-0.2)
-    assert "size_power" not in Card(gamma=Gamma("fixed", value=1.0)).to_dict()["gamma"]
-    assert Card.from_dict(Card(gamma=Gamma("measured", value=0.1, size_power=-0.2)).to_dict()).gamma.size_power == -0.2
+def test_numbers_on_the_host_and_tensors_of_many_trainings_give_the_same():
+    """A population of trainings calls the same equation, with one dimension more."""
+    random, law = torch.Generator().manual_seed(2), Default()
+    losses, x = torch.rand(2, 60, 3, generator=random, dtype=torch.float64)
+    losses[10:13, 1], x[20, 2], x[30, 0] = math.inf, math.nan, 0.0
+    facts = [Facts(parameters=100), Facts(parameters=10_000, depth=8), Facts(is_trained=True)]
+    alone = []
+    for member, one in enumerate(facts):
+        state, lrs = law.begin(one), []
+        for loss, moved in zip(losses[:, member].tolist(), x[:, member].tolist(), strict=True):
+            lr, state = law.advance(state, Seen(loss, x=moved), Plan.of(50), HOST)
+            lrs.append(lr)
+        alone.append(lrs)
+    states = [
+        torch.tensor(column, dtype=torch.float64)
+        for column in zip(*(leaves(law.begin(one)) for one in facts), strict=True)
+    ]
+    together = rebuilt(law.begin(facts[0]), iter(states))
+    plan = Plan(*map(torch.tensor, Plan.of(50)))
+    for step in range(60):
+        lr, together = law.advance(together, Seen(losses[step], x=x[step]), plan, DEVICE)
+        assert lr.tolist() == pytest.approx([lrs[step] for lrs in alone], rel=1e-6)
 
 
-def test_the_shipped_file_is_what_its_program_makes():
-    assert Schedule.load(DEFAULT).fingerprint() == second_universal.schedule().fingerprint()
-    assert Schedule.load(DEFAULT).card == second_universal.schedule().card
+def test_the_default_is_what_its_name_loads_and_needs_no_file():
+    assert Schedule.load("universal") == Default()
+    assert Schedule.load("universal").fingerprint() == Default().fingerprint() != Default(size=0.12).fingerprint()
 
 
 def test_a_loss_of_0_for_a_while_changes_nothing():
@@ -210,17 +250,29 @@ def test_a_likelihood_that_falls_below_0_does_not_stop_the_training(noise):
 
 
 def test_a_gaussian_likelihood_is_learned():
-    torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2)).double()
-    optimizer = torch.optim.Adam(model.parameters())
-    lr, losses = LearnedLR(optimizer, total_steps=600), []
+    """On average: such a loss jumps. Without the inputs, the best is -1.8."""
+    ends = []
+    for seed in range(1, 6):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2)).double()
+        optimizer = torch.optim.Adam(model.parameters())
+        losses = []
 
-    def loss_of(output, y):
-        losses.append(gaussian_nll_loss(output[:, :1], y, output[:, 1:].exp()))
-        return losses[-1]
+        def loss_of(output, y, losses=losses):
+            loss = gaussian_nll_loss(output[:, :1], y, output[:, 1:].exp())
+            losses.append(loss.item())
+            return loss
 
-    train(model, optimizer, lr, loss_of, [(x, 0.1 * x[:, :1]) for x, _ in batches(600)])
-    assert losses[0] > 0 > -2 > sum(losses[-20:]) / 20
+        train(
+            model,
+            optimizer,
+            LearnedLR(optimizer, total_steps=600),
+            loss_of,
+            [(x, 0.1 * x[:, :1]) for x, _ in batches(600)],
+        )
+        assert losses[0] > 0
+        ends.append(sum(losses[-20:]) / 20)
+    assert sum(ends) / len(ends) < -2.3
 
 
 @pytest.mark.parametrize("seed", range(8))

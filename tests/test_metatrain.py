@@ -6,16 +6,20 @@ import pytest
 import torch
 from cases import OPTIMIZERS
 from meta_setting import CLASSES, Setting, batch_loss, make_data, make_model
-from mlrsnet._meta.lookahead import LINEAR, OpenStep
-from mlrsnet.metatrain import COMPAT
 from reference_meta import Algorithm1, hypergradient
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
-from mlrsnet import Gamma, LSTMNet, MetaTrainer, MLPNet
+from mlrsnet import MetaTrainer
+from mlrsnet.meta import Departures, Learning
+from mlrsnet.meta.authors import COMPAT
+from mlrsnet.meta.provisional import LINEAR, Provisional
+from mlrsnet.nets import LSTMNet, MLPNet
+from mlrsnet.ranges import Gamma, PhaseGamma
 
 
+@pytest.mark.filterwarnings("ignore:the optimizer has taken steps before")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_hypergradient_is_the_derivative_through_the_look_ahead(name):
     run = Setting(OPTIMIZERS[name], every=1)
@@ -111,7 +115,7 @@ def test_three_hundred_steps_equal_a_transcription_of_algorithm_1():
         val_loss=lambda: batch_loss(model, data, -next(val_batches)),
         net=net,
         num_classes=CLASSES,
-        every=7,
+        learning=Learning(every=7),
     )
     for t in range(300):
         loss = batch_loss(model, data, t)
@@ -170,6 +174,10 @@ def test_the_network_learns_to_lower_a_rate_that_is_too_high():
     assert run.meta.last_val_loss < 2.0
 
 
+def memory_of(run):
+    return torch.tensor(run.meta._driver.numbers.state.memory)
+
+
 def test_longer_backpropagation_reaches_further():
     def gradient(bptt):
         run = Setting(OPTIMIZERS["sgd"], batch_norm=False, bptt=bptt, every=3, meta_optimizer=lambda p: SGD(p, lr=0.0))
@@ -185,13 +193,13 @@ def test_longer_backpropagation_reaches_further():
     for index in range(4):
         losses.append(batch_loss(again.model, again.data, index).detach().reshape(1))
         if index == 1:
-            state = again.meta.engine.backend.copy_memory()
+            state = memory_of(again)
         again.train([index])
     net = again.meta.net
     net.zero_grad()
     for loss in losses[1:]:
         factor, state = net(loss, state)
-    (slope3 * run.meta.engine.backend.moment(1.0).scale * factor).backward()
+    (slope3 * run.meta.lr.status()["gamma"] * factor).backward()
     torch.testing.assert_close(net.cells[0].h2h[0].weight.grad, three, rtol=1e-8, atol=1e-12)
 
 
@@ -202,32 +210,30 @@ def test_the_authors_departures_are_named_and_change_the_run():
         return run
 
     plain = trained()
-    for name in ("advance-twice",):
-        assert not torch.equal(trained(compat=[name]).weights(), plain.weights())
-    epochs = trained(compat=["epoch-period"], steps_per_epoch=4)  # steps 2 and 6
+    assert not torch.equal(trained(departures=Departures("advance-twice")).weights(), plain.weights())
+    epochs = trained(departures=Departures("epoch-period", steps_per_epoch=4))  # steps 2 and 6
     assert epochs.meta.num_updates == 2
-    official = Setting(
-        OPTIMIZERS["sgd"], net=None, every=None, compat="official", steps_per_epoch=383, dtype=torch.float32
-    )
-    assert official.meta.every == 300
-    assert official.meta.net.layout == "official-train"
-    assert official.meta.schedule().card.gamma.policy == "per-phase"
-    assert official.meta._phase_ends() == [1, 15, 30]
+    theirs = Departures("authors", steps_per_epoch=383)
+    authors = Setting(OPTIMIZERS["sgd"], net=None, every=None, departures=theirs, initial_loss=2.5, dtype=torch.float32)
+    assert authors.meta.every == 300
+    assert authors.meta.net.layout == "official-train"
+    assert authors.meta.schedule().card.gamma == PhaseGamma()
+    assert authors.meta._phase_ends() == [1, 15, 30]
     with pytest.raises(ValueError, match="steps_per_epoch must be a whole number"):
-        Setting(OPTIMIZERS["sgd"], compat="official")
+        Departures("authors")
     with pytest.raises(
         ValueError, match=r"every must be at most steps_per_epoch .*, got 300 and 4: no step would update"
     ):
-        Setting(OPTIMIZERS["sgd"], every=None, compat="official", steps_per_epoch=4)
-    with pytest.raises(ValueError, match="compat must be one of authors, official, layout"):
-        Setting(OPTIMIZERS["sgd"], compat="theirs")
+        Setting(OPTIMIZERS["sgd"], every=None, departures=Departures("authors", steps_per_epoch=4), initial_loss=2.5)
+    with pytest.raises(ValueError, match="names must be one of authors, layout"):
+        Departures("theirs")
 
 
 def test_the_authors_first_network_reads_the_loss_a_tenth_as_strongly():
     def first(**options):
         return Setting(OPTIMIZERS["sgd"], net=None, dtype=torch.float32, **options).meta.net
 
-    theirs, plain = first(compat=["net-init"]), first()
+    theirs, plain = first(departures=Departures("net-init")), first()
     for branch in (theirs.cells[0].i2h, theirs.cells[0].h2h):
         for layer in (branch[0], branch[2]):
             assert 0.09 < layer.weight.abs().max().item() <= 0.1
@@ -237,27 +243,27 @@ def test_the_authors_first_network_reads_the_loss_a_tenth_as_strongly():
 
 
 def test_the_authors_range_comes_from_the_loss_that_is_passed_and_is_not_forgotten():
-    theirs = Setting(OPTIMIZERS["sgd"], compat=["initial-loss"], initial_loss=2.5)
+    theirs = Setting(OPTIMIZERS["sgd"], departures=Departures("initial-loss"), initial_loss=2.5)
     theirs.train(range(2))
     assert theirs.meta.lr.status()["gamma"] == pytest.approx(Gamma()(2.5, CLASSES))
-    with pytest.raises(
-        ValueError, match="initial_loss must be a number with compat's initial-loss, got None: pass the"
-    ):
-        Setting(OPTIMIZERS["sgd"], compat=["initial-loss"])
-    complete = Setting(OPTIMIZERS["sgd"], compat="authors", initial_loss=2.5, steps_per_epoch=3)
-    assert complete.meta.compat == frozenset(COMPAT)
+    with pytest.raises(ValueError, match="initial_loss must be a number with 'initial-loss', got None: pass the"):
+        Setting(OPTIMIZERS["sgd"], departures=Departures("initial-loss"))
+    assert Departures("authors", steps_per_epoch=3).names == frozenset(COMPAT)
 
 
 def test_advancing_twice_is_exactly_that():
     run = Setting(
-        OPTIMIZERS["sgd"], batch_norm=False, compat=["advance-twice"], meta_optimizer=lambda p: SGD(p, lr=0.0)
+        OPTIMIZERS["sgd"],
+        batch_norm=False,
+        departures=Departures("advance-twice"),
+        meta_optimizer=lambda p: SGD(p, lr=0.0),
     )
     loss = run.backward(0)
     run.meta.step(loss)
     net, state = run.meta.net, run.meta.net.initial_state()
     for _ in range(2):
         _, state = net(loss.detach().reshape(1), state)
-    torch.testing.assert_close(run.meta.engine.backend.copy_memory(), state.detach())
+    torch.testing.assert_close(memory_of(run), state.detach())
 
 
 @pytest.mark.parametrize("kind", sorted(LINEAR, key=lambda kind: kind.__name__))
@@ -283,8 +289,8 @@ def test_an_open_step_can_be_put_anywhere_on_its_line():
     optimizer = SGD(model.parameters(), lr=0.1)
     batch_loss(model, data, 0).backward()
     start = [p.detach().clone() for p in model.parameters()]
-    step = OpenStep(optimizer, optimizer.step, [1.0], 0.3)
+    step = Provisional(optimizer, optimizer.step, [1.0], 0.3)
     for alpha in (0.3, 0.05, 0.0):
-        step.move(alpha)
+        step.go_to(alpha)
         for p, w in zip(model.parameters(), start, strict=True):
             torch.testing.assert_close(p.detach(), w - alpha * p.grad, rtol=1e-9, atol=1e-12)

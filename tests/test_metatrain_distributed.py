@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
-from mlrsnet import LSTMNet, MetaTrainer
+from mlrsnet import MetaTrainer
+from mlrsnet.meta import Learning
+from mlrsnet.nets import LSTMNet
 
 mode, rank, ranks, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 if ranks > 1:
@@ -41,7 +43,7 @@ def val_loss():
     index = next(batches)
     return cross_entropy(model(x[index, part]), y[index, part])
 
-meta = MetaTrainer(model, optimizer, total_steps=12, val_loss=val_loss, net=net, num_classes=4, every=2)
+meta = MetaTrainer(model, optimizer, total_steps=12, val_loss=val_loss, net=net, num_classes=4, learning=Learning(every=2))
 lrs, slopes = [], []
 for step in range(12):
     loss = cross_entropy(model(x[step, part]), y[step, part])

@@ -8,11 +8,11 @@ import pytest
 import torch
 from cases import OPTIMIZERS
 from meta_setting import Setting, batch_loss
-from mlrsnet._meta.unroll import Unroll
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from mlrsnet import LSTMNet
+from mlrsnet.card import Card
+from mlrsnet.nets import LSTMNet
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -48,7 +48,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(name, bptt):
 
 
 def test_phases_are_kept_at_the_thirds_and_the_card_is_full(tmp_path):
-    run = Setting(OPTIMIZERS["heavy-ball"], total_steps=10, every=1, name="mine", learned_on="noise")
+    run = Setting(OPTIMIZERS["heavy-ball"], total_steps=10, every=1, card=Card("mine", learned_on="noise"))
     nets = []
     for index in range(10):
         run.train([index])
@@ -184,15 +184,21 @@ def test_frozen_layers_and_losses_of_one_element_work():
 
 
 def test_autocast_around_a_meta_step_leaves_the_network_alone():
-    meta = Setting(OPTIMIZERS["sgd"], dtype=torch.float32, batch_norm=False).meta
-    moment = meta.engine.backend.moment(1.5)
+    plain, cast = (Setting(OPTIMIZERS["sgd"], dtype=torch.float32, batch_norm=False, every=1) for _ in range(2))
+    cast.meta.val_loss = lambda: outside_of_autocast(cast.val_loss)
+    expected = plain.train(range(4))
+    used = []
+    for index in range(4):
+        loss = cast.backward(index)
+        with torch.autocast("cpu", torch.bfloat16):
+            cast.meta.step(loss)
+        used.append(cast.optimizer.param_groups[0]["lr"])
+    assert used == pytest.approx(expected, rel=1e-5)  # in bfloat16 the network would be wrong by a percent
 
-    def alpha():
-        return Unroll(1).alpha(meta.net, 1.5, moment, meta.engine.rule)
 
-    expected = alpha()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert all(torch.equal(mine, theirs) for mine, theirs in zip(alpha(), expected, strict=True))
+def outside_of_autocast(call):
+    with torch.autocast("cpu", enabled=False):
+        return call()
 
 
 def test_a_state_in_memory_is_not_changed_by_going_on():
@@ -230,3 +236,29 @@ def test_replayed_steps_count_towards_updates_and_phases():
     first, second, last = run.meta.schedule().phases  # the network changed at steps 0 and 5 only
     assert torch.equal(first.out.weight, second.out.weight)
     assert not torch.equal(second.out.weight, last.out.weight)
+
+
+@pytest.mark.parametrize("leftover", ["before", "after"])
+def test_a_leftover_step_beside_meta_training_is_told_once(leftover):
+    """`meta.step` takes the step: with the old line left in, every batch would move the weights twice."""
+    run = Setting(OPTIMIZERS["sgd"])
+    with pytest.warns(
+        UserWarning, match=r"took a step outside of MetaTrainer.step\(loss\).*: remove optimizer.step"
+    ) as told:
+        for index in range(5):
+            loss = run.backward(index)
+            if leftover == "before":
+                run.optimizer.step()
+            run.meta.step(loss)
+            if leftover == "after":
+                run.optimizer.step()
+    assert len(told) == 1
+    assert run.meta.step_count == 5
+
+
+def test_a_meta_training_past_its_end_is_told_once():
+    run = Setting(OPTIMIZERS["sgd"], total_steps=3)
+    run.train(range(3))
+    with pytest.warns(UserWarning, match="step 4 is past total_steps=3, which counts optimizer steps") as told:
+        run.train(range(3, 6))
+    assert len(told) == 1

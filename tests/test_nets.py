@@ -6,8 +6,8 @@ import torch
 from reference import affine, lstm_factors, relu, sigmoid
 from torch.func import functional_call, stack_module_state
 
-from mlrsnet import DecayNet, LSTMNet, MLPNet, ReadingNet, TrendNet
-from mlrsnet.nets import LAYOUTS, build_net, predict
+from mlrsnet.nets import LAYOUTS, LSTMNet, MLPNet, TrendNet, build_net, predict
+from mlrsnet.ops import DEVICE, HOST
 
 NETS = {
     "paper": lambda: LSTMNet(),
@@ -16,17 +16,7 @@ NETS = {
     "two-layers": lambda: LSTMNet(10, 2, inputs=("loss", "progress"), sharpness=4.0),
     "trend": lambda: TrendNet(9, sharpness=2.0),
     "mlp": lambda: MLPNet(16, inputs=("progress", "loss")),
-    "decay": lambda: DecayNet(),
-    "reading": lambda: reading_net(),
 }
-
-
-def reading_net():
-    """One that has learned something: a fresh one is a DecayNet."""
-    net = ReadingNet(0.3, 2.0)
-    with torch.no_grad():
-        net.out.weight.normal_()
-    return net
 
 
 @pytest.fixture(params=NETS)
@@ -76,34 +66,6 @@ def test_a_trend_net_is_an_lstm_that_reads_six_numbers():
     ]
     found = run(net, torch.stack((losses, u), dim=-1))
     torch.testing.assert_close(found, run(plain, torch.tensor(told, dtype=torch.float64)), rtol=1e-10, atol=1e-12)
-
-
-def test_a_reading_net_begins_as_the_decay_it_corrects():
-    losses = torch.linspace(3, 0.5, 40).tolist() + [2.0] * 10
-    features = torch.tensor([(loss, step / 50) for step, loss in enumerate(losses)])
-    torch.testing.assert_close(run(ReadingNet(0.1, 3.0), features), run(DecayNet(0.1, 3.0), features), rtol=0, atol=0)
-
-
-def test_a_reading_net_corrects_by_a_factor_of_four_at_most_and_by_ratios_of_losses_only():
-    torch.manual_seed(1)
-    net = reading_net().double()
-    with torch.no_grad():
-        net.out.weight *= 100
-    losses = torch.rand(60, dtype=torch.float64) + torch.linspace(3, 1, 60, dtype=torch.float64)
-    features = torch.stack((losses, torch.arange(60) / 60), dim=1)
-    correction = (run(net, features) / run(DecayNet(0.3, 2.0).double(), features)).detach()
-    assert 3 < correction.max().item() <= 4
-    assert 0.25 <= correction.min().item() < 0.4
-    scaled = features * torch.tensor([1000.0, 1.0])
-    torch.testing.assert_close(run(net, scaled), run(net, features), rtol=1e-9, atol=0)
-
-
-def test_a_reading_net_is_careful_with_trained_networks():
-    net = ReadingNet()
-    _, bold = net(torch.tensor([2.0, 0.5]), net.initial_state())
-    factor, _ = net(torch.tensor([2.0, 0.5]), net.careful(net.initial_state(), 0.1))
-    assert factor.item() == pytest.approx(0.1)
-    assert net(torch.tensor([2.0, 0.5]), bold)[0].item() == pytest.approx(1.0)
 
 
 def test_mlp_equals_its_equation():
@@ -186,15 +148,21 @@ def test_gradients_equal_finite_differences(net):
     assert torch.autograd.gradcheck(two_steps, (state, *weights.values()), fast_mode=True)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_matrix_form_equals_the_cell(layout):
-    torch.manual_seed(5)
-    cell = LSTMNet(9, layout=layout).double().cells[0]
-    x, h, c = (torch.randn(n, dtype=torch.float64) for n in (1, 9, 9))
-    W1, b1, W2, b2 = cell.matrices()
-    i, f, o, g = (W2 @ torch.relu(W1 @ torch.cat((x, h)) + b1) + b2).chunk(4)
-    c_after = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    torch.testing.assert_close(cell(x, h, c), (torch.sigmoid(o) * torch.tanh(c_after), c_after))
+@pytest.mark.parametrize("anneal", ["none", "linear"])
+def test_numbers_on_the_host_and_tensors_give_the_same(net, anneal):
+    """One equation: LearnedLR computes it with numpy, or where the LRs are."""
+    net = net.double()
+    net.anneal = anneal
+    weights = {name: weight.detach() for name, weight in net.named_parameters()}
+    arrays = {name: weight.numpy() for name, weight in weights.items()}
+    state = net.initial_state()
+    memory = state.numpy().copy()
+    for step, loss in enumerate((2.3, 1.7, 0.0, -1.0, 1e9, 0.2)):
+        told = torch.tensor(loss, dtype=torch.float64), torch.tensor(step / 6, dtype=torch.float64)
+        factor, state = net.predict(weights, *told, state, DEVICE)
+        found, memory = net.predict(arrays, loss, step / 6, memory, HOST)
+        assert float(found) == pytest.approx(factor.item(), rel=1e-9)
+        assert memory == pytest.approx(state.numpy(), rel=1e-9, abs=1e-12)
 
 
 def test_anneal_is_linear_in_what_is_left():
@@ -228,7 +196,7 @@ def test_config_rebuilds_the_network(net):
         (lambda: MLPNet(anneal="cosine"), "anneal must be one of none, linear; got 'cosine'"),
         (
             lambda: build_net({"kind": "GRUNet"}),
-            "network kind must be one of LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet; got 'GRUNet'",
+            "network kind must be one of LSTMNet, TrendNet, MLPNet; got 'GRUNet'",
         ),
     ],
 )

@@ -68,6 +68,23 @@ def test_the_wheel_works_in_an_empty_environment(wheel, tmp_path):
     assert "pip install mlrsnet-lab" in result.stderr
 
 
+IMPORT = """
+import sys, torch
+import mlrsnet
+print(sum(name.split(".")[0] == "mlrsnet" for name in sys.modules), "torch.distributed.tensor" in sys.modules, mlrsnet.__all__)
+"""
+
+
+def test_the_import_is_small_and_offers_four_names():
+    """`torch.distributed.tensor` alone takes longer to import than all of this package."""
+    found = subprocess.run(
+        [sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    modules, words = found.strip().split(maxsplit=1)
+    assert int(modules) <= 40
+    assert words == "False ['LearnedLR', 'MetaTrainer', 'Schedule', 'preview']"
+
+
 def test_the_authors_files_and_the_workplace_are_not_referred_to():
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in tracked.split("\0"):

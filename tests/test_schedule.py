@@ -4,13 +4,25 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases import NETWORKS
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import lstm_factors
 from torch.optim import SGD
 
-from mlrsnet import Card, Gamma, LearnedLR, LSTMNet, MLPNet, Schedule, ScheduleError
-from mlrsnet.nets import predict
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet.card import Card
+from mlrsnet.files.storage import ScheduleError
+from mlrsnet.nets import LSTMNet, MLPNet, predict
+from mlrsnet.ranges import Fixed, Gamma, PerplexityGamma, PhaseGamma
+
+
+@pytest.fixture(params=NETWORKS)
+def schedule(request):
+    """The default is no network: nothing here is for it."""
+    torch.manual_seed(1)
+    return NETWORKS[request.param]()
+
 
 LOSSES = [2.3, 2.1, 1.9, 1.5, 1.2, 0.9, 0.7, 0.5, 0.3, 0.1]
 
@@ -57,7 +69,7 @@ def test_from_official_takes_one_phase_a_file(tmp_path):
     schedule = Schedule.from_official(paths, name="three")
     assert schedule.num_phases == 3
     assert schedule.card.name == "three"
-    assert schedule.card.gamma.policy == "per-phase"
+    assert schedule.card.gamma == PhaseGamma()
     for phase, path in zip(schedule.phases, paths, strict=True):
         torch.testing.assert_close(phase.out.weight, torch.load(path, weights_only=True)["layer3.weight"])
 
@@ -73,35 +85,36 @@ def test_the_published_checkpoints_equal_the_reference_trace(official_folder):
             assert np.abs(other - factors).max() > 1e-2
 
 
-def test_the_published_checkpoints_give_the_lrs_of_the_authors_program(official_folder):
+def lrs_for(schedule, losses, **options):
+    """The LR of each step, and the status after it."""
+    optimizer = SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+    lr = LearnedLR(optimizer, schedule, total_steps=len(losses), num_classes=10, **options)
+    used, gammas = [], []
+    for loss in losses:
+        lr.step(loss)
+        optimizer.step()
+        used.append(lr.get_last_lr()[0])
+        gammas.append(lr.status()["gamma"])
+    return used, gammas
+
+
+def test_the_published_checkpoints_begin_with_the_lrs_of_the_authors_program(official_folder):
     """gamma from an untrained network's mean loss, log 10, times the recorded factors: 0.487 at first, as their program has."""
     trace = json.loads((official_folder / "trace.json").read_text())
     schedule = Schedule.from_official([official_folder / f"mlr_snet_{epoch}.pth" for epoch in (1, 100, 200)])
-    steps = len(trace["losses"])
-    lr = LearnedLR(SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), schedule, total_steps=3 * steps, num_classes=10)
-    used, losses = [], trace["losses"] * 3
-    means = (math.log(10), 0.5, 0.02)
-    later = iter(means)
-    for loss in losses:
-        if lr.begins_phase:
-            lr.renew_gamma(next(later))
-        lr.step(loss)
-        used.append(lr.get_last_lr()[0])
-    sizes = [abs(math.sqrt(mean) * math.log(10 * mean)) / (4 * 10**0.25) for mean in means]
+    steps, losses = len(trace["losses"]), trace["losses"] * 3
+    used, _ = lrs_for(schedule, losses, initial_loss=math.log(10))
+    sizes = [Gamma()(loss, 10) for loss in (math.log(10), losses[0], losses[0])]  # computed again where a phase begins
     np.testing.assert_allclose(used[:steps], sizes[0] * np.array(trace["p"]["1"]), rtol=1e-5)
     np.testing.assert_allclose(used, np.repeat(sizes, steps) * schedule.simulate(losses), rtol=1e-5)
     assert round(used[0], 3) == 0.487
 
 
-def test_from_official_computes_gamma_once_as_in_the_paper_where_asked(tmp_path):
+@pytest.mark.parametrize(("when", "second"), [("initial", 2.3), ("per-phase", 1.0)])
+def test_from_official_computes_gamma_once_as_in_the_paper_where_asked(tmp_path, when, second):
     paths = [official_checkpoint(tmp_path / f"{seed}.pth", seed)[0] for seed in (1, 2)]
-    schedule = Schedule.from_official(paths, gamma="initial")
-    lr = LearnedLR(SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), schedule, total_steps=4, num_classes=10)
-    gammas = []
-    for loss in (2.3, 2.0, 1.0, 0.5):
-        lr.step(loss)
-        gammas.append(lr.status()["gamma"])
-    assert gammas == [Gamma()(2.3, 10)] * 4
+    _, gammas = lrs_for(Schedule.from_official(paths, gamma=when), (2.3, 2.0, 1.0, 0.5))
+    assert gammas == [Gamma()(2.3, 10)] * 2 + [Gamma()(second, 10)] * 2
     with pytest.raises(ValueError, match="gamma must be one of per-phase, initial; got 'twice'"):
         Schedule.from_official(paths, gamma="twice")
 
@@ -138,7 +151,7 @@ def test_a_full_card_survives(tmp_path):
         learned_on="digits",
         optimizer="SGD(momentum=0.9)",
         total_steps=570,
-        gamma=Gamma("fixed", value=0.7),
+        gamma=Fixed(0.7),
         loss_range=(0.01, 2.5),
         results={"digits": {"accuracy": 97.2}},
     )
@@ -151,7 +164,7 @@ def test_a_network_of_ones_own_is_refused_before_a_file_is_written_that_nobody_c
     own = type(name, (MLPNet,), {})
     with pytest.raises(
         ScheduleError,
-        match=f"networks must be one of LSTMNet, TrendNet, MLPNet, DecayNet, ReadingNet to be saved, got {name}",
+        match=f"networks must be one of LSTMNet, TrendNet, MLPNet to be saved, got {name}",
     ):
         Schedule(own(2)).save(tmp_path / "s.safetensors")
     assert not list(tmp_path.iterdir())
@@ -159,7 +172,7 @@ def test_a_network_of_ones_own_is_refused_before_a_file_is_written_that_nobody_c
 
 def test_a_card_of_numpy_numbers_survives(tmp_path):
     found = {"accuracy": np.float32(4), "seeds": [np.int64(1), torch.tensor(2.5)]}
-    card = Card(total_steps=np.int64(4), gamma=Gamma("fixed", value=np.float32(0.5)), results={"digits": found})
+    card = Card(total_steps=np.int64(4), gamma=Fixed(np.float32(0.5)), results={"digits": found})
     Schedule(MLPNet(), card).save(tmp_path / "s.safetensors")
     loaded = Schedule.load(tmp_path / "s.safetensors").card
     assert loaded == card
@@ -169,7 +182,7 @@ def test_a_card_of_numpy_numbers_survives(tmp_path):
 @pytest.mark.parametrize("value", [1, 1.0])
 def test_a_range_keeps_the_fingerprint_it_had(value):
     torch.manual_seed(0)
-    schedule = Schedule(MLPNet(2), Card(gamma=Gamma("fixed", value=value)))
+    schedule = Schedule(MLPNet(2), Card(gamma=Fixed(value)))
     assert schedule.card.to_dict()["gamma"]["value"] is value
 
 
@@ -208,7 +221,7 @@ def test_losses_are_scaled_as_the_card_says():
 def test_for_text_divides_by_log_vocabulary_and_reads_the_perplexity(paper):
     text = paper.for_text()
     assert text.net.loss_scale == "log_classes"
-    assert text.card.gamma == Gamma(statistic="perplexity")
+    assert text.card.gamma == PerplexityGamma()
     scaled = paper.simulate([loss / math.log(10_000) for loss in LOSSES])
     np.testing.assert_allclose(text.simulate(LOSSES, num_classes=10_000), scaled, rtol=1e-6)
     assert paper.net.loss_scale == "none"
@@ -278,7 +291,7 @@ def test_the_map_shows_what_a_training_at_each_loss_would_get(schedule, tmp_path
         (lambda: Schedule(MLPNet(loss_scale="initial")).simulate([-1.0]), ValueError, "the first loss must be > 0"),
         (lambda: Card(learned_on=5), TypeError, "learned_on of a card must be a str, got 5"),
         (lambda: Card(optimizer=None), TypeError, "optimizer of a card must be a str, got None"),
-        (lambda: Card(gamma=1.0), TypeError, "gamma of a card must be a Gamma, got 1.0"),
+        (lambda: Card(gamma=1.0), TypeError, "gamma of a card must be a Gamma or Fixed, got 1.0"),
         (
             lambda: Card(results={"a": {"b": object}}),
             TypeError,

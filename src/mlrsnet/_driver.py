@@ -64,7 +64,6 @@ class Driver:
         on_stuck: str = "warn",
         process_group: Group = None,
     ) -> None:
-        _optimizers.check(optimizer)
         law.check(facts)
         self.law, self.facts, self.limits, self.raises = law, facts, limits, raises
         self.is_open_ended, self.is_annealing, self.is_removed = total_steps is None, False, False
@@ -81,15 +80,17 @@ class Driver:
         self.process_group, self.validation, self.plan = process_group, Validation(), plan
         self.window: list[float | Tensor] = []
         self.told: float | Tensor | None = None
-        self._last: Callable[[], Tensor | None] | None = None  # weak: it holds the graph of its batch
+        self._last: Callable[[], Any] | None = None  # weak for a tensor, which holds the graph of its batch
         self.watch = Watch(on_stuck, plan.total_steps)
         self.has_begun = self.is_loaded = False
+        self._had_matrices = _optimizers.has_matrices(optimizer)
         self.groups: list[dict[str, Any]] = []
         self.ratios: list[float] = []
         self._given: list[Any] = []
         self._still: list[bool] = []
         self._ids: list[int] = []
         self._lrs: list[Any] = []
+        self._step_handles: list[Any] = []
         self._handles: list[Any] = []
         self.is_open = self._waits = False
         self._used: Any = None
@@ -110,21 +111,20 @@ class Driver:
             other.remove()
         self.bind(_optimizers.owner(optimizer))  # a copy knows none
         for one in _optimizers.with_hooks(optimizer):
-            self._handles.append(one.register_step_pre_hook(self.pre))
-            self._handles.append(one.register_step_post_hook(self.post))
+            self._step_handles += [one.register_step_pre_hook(self.pre), one.register_step_post_hook(self.post)]
             if hasattr(one, "_optimizer_load_state_dict_post_hooks"):  # some wrappers have only the others
                 self._handles.append(one.register_load_state_dict_post_hook(self._loaded))
 
     def detach(self) -> None:
         """Take the step hooks off, for someone who calls `open` and `close` himself."""
-        for handle in self._handles[:-1]:
+        for handle in self._step_handles:
             handle.remove()
 
     def remove(self) -> None:
         """Leave the optimizer alone from now on."""
-        for handle in self._handles:
+        for handle in (*self._step_handles, *self._handles):
             handle.remove()
-        self._handles, self.is_removed = [], True
+        self._step_handles, self._handles, self.is_removed = [], [], True
 
     def pre(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """See `Optimizer.register_step_pre_hook`. A closure computes the gradients: the step begins after its first call."""
@@ -204,7 +204,7 @@ class Driver:
         """
         if self._last is not None and loss is self._last() and self.told is not None and not self.window:
             return
-        self._last = weakref.ref(loss) if isinstance(loss, Tensor) else None
+        self._last = weakref.ref(loss) if isinstance(loss, Tensor) else lambda: loss
         losses = self.window if loss is None else [*self.window, as_scalar(loss)]
         self.window = []
         told = losses[0] if len(losses) == 1 else mean(losses)
@@ -247,10 +247,6 @@ class Driver:
                 "network was best when it was first validated",
             )
         return self.validation.share
-
-    def tell_again(self, loss: float) -> None:
-        """A loss that a saved run was told, and had not used."""
-        self.told = self.numbers.tell(loss)
 
     def resume(self, main: int, validation: Validation) -> None:
         """Go on from numbers that were restored: the groups get their LRs, and what was said is not said again."""
@@ -358,6 +354,8 @@ class Driver:
 
     def _begin(self, optimizer: Optimizer) -> None:
         """The first step: look at what only its weights tell. A resumed run has it in its state."""
+        if self._had_matrices and not _optimizers.has_matrices(optimizer):  # someone has put flat ones in their place
+            raise ValueError(_optimizers.FLAT)
         self.has_begun = True
         weights = [weight for group in self.groups for weight in group["params"]]
         self.distance.begin(weights)
@@ -430,7 +428,8 @@ class Driver:
 
     def __getstate__(self) -> dict[str, Any]:
         self.settle()
-        forgotten: dict[str, Any] = {name: [] for name in ("groups", "ratios", "_given", "_lrs", "_ids", "_handles")}
+        names = ("groups", "ratios", "_given", "_lrs", "_ids", "_handles", "_step_handles")
+        forgotten: dict[str, Any] = {name: [] for name in names}
         return self.__dict__ | forgotten | {"_settings": None, "is_open": False, "_last": None}
 
 

@@ -35,11 +35,6 @@ def check(groups: Groups) -> None:
         )
 
 
-def first_group(groups: Groups) -> int:
-    """The place of the first group with an initial LR that is not 0, or of the first."""
-    return next((place for place, group in enumerate(groups) if group["initial_lr"]), 0)
-
-
 def main_group(groups: Groups) -> int:
     """The place of the group whose LR is alpha: the one that most weights use, whatever the order of the groups.
 

@@ -155,7 +155,6 @@ class Device:
         self.lrs, self.losses = torch.full((2, MOST_LRS + 1), math.nan, dtype=wide(device), device=device)
         self.stride = 1
         self.every = torch.ones_like(self.clock)
-        self._written: list[Tensor] = []
         self.follow(plan)
 
     def begin(self, facts: Facts) -> None:

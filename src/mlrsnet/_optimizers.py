@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
@@ -20,6 +21,11 @@ ADAPTIVE_KEYS = ("betas", "beta2_decay", "centered", "initial_accumulator_value"
 
 ORTHOGONAL_KEY = "ns_steps"
 """Of parameter groups of Muon: Newton-Schulz."""
+
+FLAT = (
+    "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices "
+    "cannot be told apart: use FSDP2 (torch.distributed.fsdp.fully_shard)"
+)
 
 
 class Unsuitable(NamedTuple):
@@ -55,6 +61,7 @@ KINDS = (
     Unsuitable("sets its LR itself", frozenset(("min_loss", "forget_steps")), ("l4",)),
     Unsuitable("sets its LR itself", frozenset(("amplifier", "theta"))),  # pytorch-optimizer's ASGD
     Unsuitable("keeps an LR of its own and lets it fall", frozenset(("lambd", "t0")), ("asgd",)),
+    Unsuitable("steps inside of the backward pass, by other optimizers", names=("layerwisedummy",)),  # Transformers'
     Unsuitable("uses the LR in its first step only", frozenset(("etas", "step_sizes")), ("rprop",)),
     Unsuitable("computes weights from all gradients so far, and no steps", frozenset(("lr_power", "lambda_1"))),
     Unsuitable(
@@ -75,10 +82,7 @@ def check(optimizer: Any) -> None:
     for one in _inner(optimizer) if found is None else ():
         check(one)
     if any(_shards.is_flattened(weight) for group in optimizer.param_groups for weight in group["params"]):
-        raise ValueError(
-            "optimizer must have weights of their own shapes, got FSDP1's flat ones, in which matrices cannot be told apart: "
-            "use FSDP2 (torch.distributed.fsdp.fully_shard)"
-        )
+        raise ValueError(FLAT)
     for place, group in enumerate(optimizer.param_groups):
         found = found or next((kind for kind in KINDS if kind.fits(group, ())), None)
         if found is not None:
@@ -96,6 +100,11 @@ def check(optimizer: Any) -> None:
                 f"optimizer must have an LR in each of its parameter groups, got {'None' if 'lr' in group else 'none'} in group "
                 f"{place} of {name}: pass an lr, or use another optimizer, such as AdamW"
             )
+
+
+def has_matrices(optimizer: Optimizer) -> bool:
+    """Whether any parameter has more than one dimension, trained or not."""
+    return any(weight.ndim > 1 for group in optimizer.param_groups for weight in group["params"])
 
 
 def with_hooks(optimizer: Optimizer) -> list[Optimizer]:
@@ -150,13 +159,22 @@ def is_plain_sgd(optimizer: Optimizer) -> bool:
 
 
 def has_stepped(optimizer: Optimizer) -> bool:
-    """Whether an optimizer has trained before: it counts more than one step, or has a momentum. One step may only have made its
-    state, as torch's distributed checkpoints do at an LR of 0.
+    """Whether an optimizer, or one inside it, has trained before: it counts more than one step, or has a momentum. One step may
+    only have made its state, as torch's distributed checkpoints do at an LR of 0.
     """
-    states = [state for state in optimizer.state.values() if isinstance(state, dict)]
-    if any(float(state["step"]) > 1 for state in states if "step" in state):
-        return True
-    buffers = (state.get("momentum_buffer") for state in states)
+    return any(_counts_steps(one) or _has_momentum(one) for one in (optimizer, *_inner(optimizer)))
+
+
+def _counts_steps(optimizer: Optimizer) -> bool:
+    """Whether it counts more than one step, for each weight or for a whole group, as others than torch's do."""
+    held = (one for one in (*optimizer.state.values(), *optimizer.param_groups) if isinstance(one, dict))
+    counts = (one.get("step") for one in held)
+    return any(torch.as_tensor(count).gt(1).any() for count in counts if isinstance(count, int | float | Tensor))
+
+
+def _has_momentum(optimizer: Optimizer) -> bool:
+    """Whether a momentum is not 0."""
+    buffers = (one.get("momentum_buffer") for one in optimizer.state.values() if isinstance(one, dict))
     return any(isinstance(buffer, Tensor) and bool(buffer.any()) for buffer in buffers)
 
 

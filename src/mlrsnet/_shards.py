@@ -29,7 +29,7 @@ def whole_vector(weight: Tensor) -> Tensor:
 
 
 def is_flattened(parameter: Tensor) -> bool:
-    """Whether it is a part of FSDP1's flat weight, in which matrices cannot be told apart."""
+    """Whether it is a part of FSDP1's flat weight."""
     return bool(getattr(parameter, "_fsdp_flattened", False))
 
 

@@ -69,7 +69,7 @@ def load(driver: Driver, saved: dict[str, Any]) -> None:
     driver.distance.load(saved["distance"], [weight for group in driver.groups for weight in group["params"]])
     driver.window = list(saved["window"])
     if saved["told"] is not None:
-        driver.tell_again(saved["told"])
+        driver.told = driver.numbers.tell(saved["told"])
 
 
 def _check_keys(saved: dict[str, Any]) -> None:

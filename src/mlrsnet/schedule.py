@@ -22,7 +22,7 @@ from mlrsnet import _check, _optimizers, algorithm2, plots
 from mlrsnet.algorithm2 import NetState
 from mlrsnet.card import Card, described
 from mlrsnet.default import NAME, Default
-from mlrsnet.files import hub, names, official, storage
+from mlrsnet.files import names, storage
 from mlrsnet.files.storage import ScheduleError
 from mlrsnet.files.untrusted import printable, reason
 from mlrsnet.law import NOT_FINITE, Facts, Seen
@@ -346,6 +346,8 @@ class Schedule:
             gamma: `initial` computes the range once, from the first loss, as in the paper. `per-phase` computes it again where a
                 phase begins, from the loss of that batch; the authors' program takes the mean loss of the whole training set.
         """
+        from mlrsnet.files import official  # most programs never read them
+
         return cls(official.read_nets(paths, layout), official.make_card(name, gamma))
 
     def push_to_hub(
@@ -369,6 +371,8 @@ class Schedule:
         Returns:
             The address of this commit, `hf://owner/name@commit`, for `Schedule.load` and `LearnedLR`.
         """
+        from mlrsnet.files import hub
+
         text = self.model_card(repository, license=license)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / hub.FILE
@@ -378,6 +382,8 @@ class Schedule:
 
     def model_card(self, repository: str, *, license: str | None = None) -> str:
         """The README.md that `push_to_hub` writes: the card, and how to load the schedule from `repository`."""
+        from mlrsnet.files import hub
+
         return hub.model_card(
             self.card,
             self.net.config(),

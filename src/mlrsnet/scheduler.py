@@ -444,5 +444,5 @@ def _length(sized: Any, missing: int | None = 0) -> int | None:
         return missing
     try:
         return len(sized)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # both are usual where there is none
         return missing

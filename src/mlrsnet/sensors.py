@@ -331,7 +331,7 @@ class Pending:
             return math.nan, False
         layout = self.layout
         with np.errstate(all="ignore"):  # what is not finite is not counted
-            x = float(square(self.rows.numpy(), layout, layout.scales.moved, HOST))
+            x = float(square(self.rows.cpu().numpy(), layout, layout.scales.moved, HOST))
         return (x / self.lr / self.lr if self.lr else math.nan), True
 
 

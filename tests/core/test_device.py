@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from cases import Task
+from torch import nn
 from torch.optim import SGD, AdamW
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -79,3 +80,34 @@ def test_a_step_that_a_fused_optimizer_may_skip_reads_nothing_back(on_device):
 def test_the_guard_itself_catches_a_read_back():
     with pytest.raises(AssertionError, match="reads a tensor back"), NoReadBack():
         float(torch.ones(1))
+
+
+class Calls(TorchDispatchMode):
+    """Counts calls of ATen: on a GPU, each would be a kernel."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("make", [SGD, AdamW])
+@pytest.mark.parametrize("layers", [1, 6])
+def test_a_step_makes_few_calls(make, layers):
+    """At most three for each large matrix, and 15 more."""
+    model = nn.Sequential(*(nn.Linear(100, 100) for _ in range(layers)), nn.Linear(100, 3))
+    optimizer = make(model.parameters(), lr=0.1)
+    lr = LearnedLR(optimizer, total_steps=10)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 100)).square().mean()
+        loss.backward()
+        optimizer.step()
+    driver = driver_of(optimizer)
+    with Calls() as calls:
+        lr.step(loss)
+        driver.open(optimizer)
+        driver.close(optimizer)
+        lr.get_last_lr()
+    assert 2 * layers <= calls.count <= 3 * layers + 15

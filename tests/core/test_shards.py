@@ -109,7 +109,36 @@ def test_flat_weights_of_fsdp1_are_refused_with_what_works_instead(tmp_path):
     found = subprocess.run([sys.executable, "-c", FLAT, tmp_path], capture_output=True, text=True, timeout=120)
     assert found.returncode == 0, found.stderr[-2000:]
     message = (
-        "optimizer must have weights of their own shapes, got FSDP1's flat ones, in which matrices cannot be told apart: "
-        "use FSDP2 (torch.distributed.fsdp.fully_shard)"
+        "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices "
+        "cannot be told apart: use FSDP2 (torch.distributed.fsdp.fully_shard)"
     )
     assert found.stdout.splitlines() == [message, message]
+
+
+STAGE = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+from mlrsnet import LearnedLR
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store", rank=rank, world_size=2)
+model = nn.Linear(5, 5) if rank else nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 3))
+optimizer = torch.optim.AdamW(model.parameters())
+lr = LearnedLR(optimizer, total_steps=6)
+for _ in range(6 if rank else 4):
+    optimizer.zero_grad()
+    model(torch.ones(2, 5)).square().sum().backward()
+    optimizer.step()
+print(lr.last_epoch, flush=True)
+os._exit(0)
+"""
+
+
+def test_stages_of_a_pipeline_measure_themselves(tmp_path):
+    """Each has other weights, and steps when it likes: a stage that waited for another would hang."""
+    stages = [
+        subprocess.Popen([sys.executable, "-c", STAGE, str(rank), tmp_path], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    assert [stage.communicate(timeout=120)[0].strip() for stage in stages] == ["4", "6"]

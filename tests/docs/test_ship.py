@@ -9,8 +9,10 @@ import pytest
 from experiments import results as recorded
 from experiments import ship
 from experiments.pace_of_algorithm_1 import meta_training
-from mlrsnet import Card, LSTMNet, Schedule, cli
+from mlrsnet import Schedule, cli
+from mlrsnet.card import Card
 from mlrsnet.files import names
+from mlrsnet.nets import LSTMNet
 from mlrsnet.ranges import Gamma
 from mlrsnet_lab import records
 from mlrsnet_lab.recipes import table1, table3

@@ -63,7 +63,6 @@ def cells(lines, row):
     "make",
     [
         transfers.transfers,
-        transfers.finish,
         width_of_minima.rays,
         speed.large,
         *(

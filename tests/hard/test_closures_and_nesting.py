@@ -8,8 +8,10 @@ import schedulefree
 import torch
 from loops import backward, loss_of, lrs_of, network, train, weights_of
 from torch.optim import SGD, AdamW, Optimizer
+from transformers.trainer_pt_utils import LayerWiseDummyOptimizer
 
-from mlrsnet import LearnedLR
+from mlrsnet import LearnedLR, MetaTrainer
+from mlrsnet.meta import Learning
 
 STEPS = 12
 MAKE = {"sgd": SGD, "momentum": lambda p, lr: SGD(p, lr=lr, momentum=0.9), "adamw": AdamW}
@@ -241,6 +243,7 @@ UNSUITABLE = {
     ),
     "ASGD": lambda: torch.optim.ASGD(WEIGHTS),
     "Rprop": lambda: torch.optim.Rprop(WEIGHTS),
+    "LayerWiseDummyOptimizer": lambda: LayerWiseDummyOptimizer({}),  # as with optim="galore_adamw_layerwise"
     "LBFGS": lambda: torch.optim.LBFGS(WEIGHTS),
     "Prodigy": lambda: pytorch_optimizer.Prodigy(WEIGHTS),
     "SAM around ASGD": lambda: SAM(WEIGHTS, torch.optim.ASGD, lr=0.1),
@@ -289,3 +292,26 @@ def test_every_step_of_torch_that_takes_a_closure_calls_it_so():
     ]
     assert len(kinds) > 10
     assert all(list(inspect.signature(kind.step).parameters)[1] == "closure" for kind in kinds)
+
+
+def test_a_wrapped_optimizer_may_be_meta_trained():
+    """`MetaTrainer` opens and ends the steps itself: no hook of either optimizer may do it too."""
+    model = network(torch.float64)
+    inner = SGD(model.parameters(), lr=0.1)
+    optimizer = pytorch_optimizer.OrthoGrad(inner)
+    meta = MetaTrainer(
+        model,
+        optimizer,
+        total_steps=STEPS,
+        val_loss=lambda: loss_of(model, 31),
+        num_classes=5,
+        learning=Learning(every=4, assume_linear=True),
+    )
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        meta.step(backward(model, step))
+    assert (meta.step_count, meta.num_updates) == (STEPS, 3)
+    saved = inner.state_dict()
+    meta.lr.remove()
+    inner.load_state_dict(saved)
+    assert not inner._optimizer_load_state_dict_post_hooks

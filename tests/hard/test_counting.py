@@ -196,6 +196,13 @@ def test_the_options_of_a_scheduler_go_through_for_loader():
     assert train(model, optimizer, 1) == [[1e-5]]
 
 
+class Endless:
+    """A loader of a library whose base class promises a length."""
+
+    def __len__(self):
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize(
     ("loader", "found"),
     [
@@ -203,9 +210,10 @@ def test_the_options_of_a_scheduler_go_through_for_loader():
         (DataLoader(WordsOfAGuessedLength(), batch_size=2), "DataLoader"),
         (Words(), "Words"),
         (iter([1, 2]), "list_iterator"),
+        (Endless(), "Endless"),
         (DataLoader(torch.arange(3), batch_size=8, drop_last=True), "DataLoader"),
     ],
-    ids=["IterableDataset", "one with a guess", "without a loader", "iterator", "no whole batch"],
+    ids=["IterableDataset", "one with a guess", "without a loader", "iterator", "a promise", "no whole batch"],
 )
 def test_a_loader_without_a_length_is_not_guessed(loader, found):
     optimizer = SGD(network().parameters(), lr=0.1)

@@ -5,6 +5,7 @@ import io
 import warnings
 
 import pytest
+import pytorch_optimizer
 import torch
 from loops import backward, lrs_of, network, train, weights_of
 from torch import nn
@@ -12,6 +13,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import SGD, AdamW
 
 from mlrsnet import LearnedLR
+from mlrsnet._optimizers import has_stepped
 
 STEPS = 16
 MAKE = {
@@ -204,6 +206,30 @@ def test_forgetting_the_schedules_state_is_said_at_the_first_step(make, kind):
     with pytest.warns(UserWarning, match=BEGINS_ANEW) as told:
         forgetful.train(3)
     assert len(told) == 1
+
+
+COUNTS_ELSEWHERE = {
+    "inside a wrapper": lambda p, lr: pytorch_optimizer.Lookahead(AdamW(p, lr=lr)),
+    "for a whole group": lambda p, lr: pytorch_optimizer.Lion(p, lr=lr),
+}
+
+
+@pytest.mark.parametrize("make", COUNTS_ELSEWHERE.values(), ids=COUNTS_ELSEWHERE)
+def test_forgetting_is_said_wherever_an_optimizer_counts_its_steps(make, kind):
+    whole = Training(make, kind)
+    whole.train(5)
+    with pytest.warns(UserWarning, match="which the new one replaces"):
+        LearnedLR(whole.optimizer, total_steps=STEPS)
+    with pytest.warns(UserWarning, match=BEGINS_ANEW):
+        train(whole.model, whole.optimizer, 1)
+
+
+def test_a_count_that_is_no_number_stops_no_training():
+    """Whatever a third-party optimizer may keep under this name."""
+    fresh = Training(MAKE["adamw"], lambda: 0.1)
+    for count in ({"first": 7}, None, "7", torch.zeros(3)):
+        fresh.optimizer.state[next(fresh.model.parameters())] = {"step": count}
+        assert not has_stepped(fresh.optimizer)
 
 
 def test_nothing_is_said_where_a_training_only_begins_or_goes_on(kind):

@@ -119,13 +119,14 @@ def test_a_loss_that_no_step_used_is_replaced(paper, kind):
     assert used == told(paper, kind)
 
 
-def test_the_same_loss_told_once_for_each_process_is_one_loss(paper, kind):
+@pytest.mark.parametrize("told_as", [torch.tensor, float], ids=["tensor", "number"])
+def test_the_same_loss_told_once_for_each_process_is_one_loss(told_as, paper, kind):
     """Accelerate calls `step` as often as there are processes, with the same arguments."""
     model, optimizer, lr = start(paper, kind)
     used = []
     for loss in LOSSES:
         lr.observe(loss + 0.5)
-        batch = torch.tensor(loss - 0.5)
+        batch = told_as(loss - 0.5)
         for _ in range(4):
             lr.step(batch)
         used.append(take(model, optimizer))

@@ -357,3 +357,17 @@ def test_the_lr_of_bfloat16_weights_is_that_of_a_network_that_moves(kind):
     ratios = torch.tensor(used[10:]) / torch.tensor(expected[10:])
     assert 0.8 < float(ratios.median()) < 1.25
     assert 0.5 < float(ratios.min()) < float(ratios.max()) < 2
+
+
+def test_flat_weights_in_place_of_matrices_are_refused_at_the_first_step(kind):
+    """DeepSpeed's ZeRO puts them into the groups after everything was made: their LR would be that of a network of biases."""
+    model = network()
+    optimizer = AdamW(model.parameters(), lr=kind())
+    LearnedLR(optimizer, total_steps=STEPS)
+    flat = nn.Parameter(weights_of(model))
+    flat.grad = torch.ones_like(flat)
+    optimizer.param_groups[0]["params"] = [flat]
+    before = flat.detach().clone()
+    with pytest.raises(ValueError, match="must have weights of their own shapes, got flat ones, as those of FSDP1"):
+        optimizer.step()
+    assert torch.equal(flat, before)

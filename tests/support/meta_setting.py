@@ -1,13 +1,17 @@
 """A small model with data, an optimizer and a MetaTrainer."""
 
+from dataclasses import fields
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from mlrsnet import MetaTrainer
+from mlrsnet.meta import Learning
 from mlrsnet.nets import LSTMNet
 
 CLASSES = 5
+LEARNING = [field.name for field in fields(Learning)]
 
 
 def make_model(batch_norm=True, dtype=torch.float64, seed=0):
@@ -39,8 +43,11 @@ class Setting:
             group["weight_decay"] = 0.01
         self.val_calls = 0
         torch.manual_seed(2)
-        options = {"net": LSTMNet(8).to(dtype), "every": 3, "total_steps": 30, "num_classes": CLASSES, **options}
-        self.meta = MetaTrainer(self.model, self.optimizer, val_loss=self.val_loss, **options)
+        learning = {"every": 3} | {name: options.pop(name) for name in LEARNING if name in options}
+        options = {"net": LSTMNet(8).to(dtype), "total_steps": 30, "num_classes": CLASSES, **options}
+        self.meta = MetaTrainer(
+            self.model, self.optimizer, val_loss=self.val_loss, learning=Learning(**learning), **options
+        )
 
     def val_loss(self):
         self.val_calls += 1

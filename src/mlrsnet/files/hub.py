@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet.card import Card, facts, one_line, result_lines
+from mlrsnet.files.names import PREFIX
 from mlrsnet.files.storage import LARGEST_FILE, ScheduleError
 from mlrsnet.files.untrusted import one_line as shortened
 
-PREFIX = "hf://"
 FILE = "schedule.safetensors"
 REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
 TAGS = ("learning-rate-schedule", "learned-lr", "mlr-snet")

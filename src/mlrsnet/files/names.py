@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 from mlrsnet.default import NAME
-from mlrsnet.files import hub
 from mlrsnet.files.storage import ScheduleError
+
+PREFIX = "hf://"
+"""Of an address on the Hugging Face Hub."""
 
 SUFFIX = ".safetensors"
 SHIPPED = Path(__file__).parents[1] / "pretrained"
@@ -39,7 +41,9 @@ def find(schedule: str | os.PathLike[str]) -> Path:
     if not isinstance(schedule, str | os.PathLike):
         raise TypeError(f"schedule must be a name, the path of a {SUFFIX} file or a Schedule, got {schedule!r}")
     text, known = os.fspath(schedule), available()
-    if text.startswith(hub.PREFIX):
+    if text.startswith(PREFIX):
+        from mlrsnet.files import hub  # most programs never ask it
+
         return hub.fetch(text)
     if text in known:
         return known[text]

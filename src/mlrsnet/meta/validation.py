@@ -71,9 +71,7 @@ def no_trace(model: nn.Module, parameters: Sequence[Any], random: dict[str, Tens
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
         for module, name, buffer, before, version in places:
-            if buffer._version != version or (
-                buffer.is_cuda and _is_writable(buffer)
-            ):  # a CUDA graph changes no version
+            if _is_writable(buffer) or buffer._version != version:  # batch norm and CUDA graphs change no version
                 with torch.no_grad():
                     buffer.copy_(before)
             module._buffers[name] = buffer  # a module may have assigned a new tensor, or deleted it

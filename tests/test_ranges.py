@@ -4,11 +4,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from mlrsnet.gamma import momentum_scale, optimizer_scale
 from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 
-from mlrsnet import Gamma, LearnedLR, LSTMNet, Schedule
-from mlrsnet._numbers import DEVICE
+from mlrsnet import LearnedLR, Schedule
+from mlrsnet._optimizers import noise_scale
+from mlrsnet.nets import LSTMNet
+from mlrsnet.ops import DEVICE
+from mlrsnet.ranges import Fixed, Gamma, PerplexityGamma, PhaseGamma, from_dict, optimizer_scale
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ def test_gamma_is_the_paper_formula(loss, classes, expected):
 def test_text_uses_the_perplexity():
     loss = math.log(10_000)
     assert Gamma()(loss, 10_000) == pytest.approx(0.87, abs=0.01)
-    assert Gamma(statistic="perplexity")(loss, 10_000) == pytest.approx(46.05, abs=0.01)
+    assert PerplexityGamma()(loss, 10_000) == pytest.approx(46.05, abs=0.01)
 
 
 @pytest.mark.parametrize("vocabulary", [65, 10_000, 50_257])
@@ -38,26 +40,29 @@ def test_a_language_model_over_adam_starts_near_the_lr_that_adam_is_used_with(vo
         optimizer = kind([torch.nn.Parameter(torch.ones(1))], lr=0.1)
         lr = LearnedLR(optimizer, schedule, total_steps=9, num_classes=vocabulary)
         lr.step(math.log(vocabulary))
+        optimizer.step()
         starts[kind] = lr.get_last_lr()[0]
     assert 0.01 / 4 < starts[Adam] < 0.01
-    assert starts[SGD] == pytest.approx(
-        starts[Adam] / (0.01 * schedule.card.gamma.adaptive_share(vocabulary)), rel=1e-6
-    )
+    untrained = math.log(vocabulary)
+    share = 0.01 * Gamma()(untrained, vocabulary) / PerplexityGamma()(untrained, vocabulary)
+    assert starts[Adam] / starts[SGD] == pytest.approx(share, rel=1e-6)
+
+
+ADAM, PLAIN = {"betas": (0.9, 0.999)}, {"momentum": 0.0, "dampening": 0.0}
 
 
 def test_only_a_range_from_the_perplexity_is_smaller_for_optimizers_that_divide_by_the_gradient():
-    for gamma in (Gamma(), Gamma("per-phase"), Gamma("fixed", "perplexity", value=1.0), Gamma("measured", value=0.1)):
-        assert gamma.adaptive_share(10_000) == 1
-    text = Gamma("per-phase", "perplexity")
-    assert text.adaptive_share(10_000) * text(math.log(10_000), 10_000) == pytest.approx(
-        Gamma()(math.log(10_000), 10_000)
-    )
+    for gamma in (Gamma(), PhaseGamma(), Fixed(1.0)):
+        assert gamma.carry_over(ADAM, 10_000) == 0.01 * gamma.carry_over(PLAIN, 10_000) == 0.01
+    text = PerplexityGamma()
+    assert text.carry_over(PLAIN, 10_000) == 1
+    carried = text.carry_over(ADAM, 10_000) * text(math.log(10_000), 10_000)
+    assert carried == pytest.approx(0.01 * Gamma()(math.log(10_000), 10_000))
 
 
-@given(st.floats(0.01, 50), st.integers(2, 100_000), st.sampled_from(["loss", "perplexity"]))
-def test_gamma_is_positive_or_refused(loss, classes, statistic):
-    gamma = Gamma(statistic=statistic)
-    if statistic == "loss" and loss * classes <= 1:
+@given(st.floats(0.01, 50), st.integers(2, 100_000), st.sampled_from([Gamma(), PerplexityGamma()]))
+def test_gamma_is_positive_or_refused(loss, classes, gamma):
+    if gamma == Gamma() and loss * classes <= 1:
         with pytest.raises(ValueError, match="first loss must be a finite number >"):
             gamma(loss, classes)
     else:
@@ -75,7 +80,7 @@ def test_an_absurd_first_loss_says_what_to_pass(loss):
 
 
 def test_a_first_loss_barely_above_the_limit_is_refused_too():
-    with pytest.raises(ValueError, match=r"gamma must be positive and finite, got 0\.0"):
+    with pytest.raises(ValueError, match=r"must be a finite number > 0\.3333 .* is 0 or negative below"):
         Gamma()(0.33333333333333337, 3)
 
 
@@ -86,23 +91,24 @@ def test_the_number_of_classes_is_checked(classes):
 
 
 def test_a_perplexity_that_overflows_is_refused():
-    with pytest.raises(ValueError, match="gamma must be positive and finite, got inf"):
-        Gamma(statistic="perplexity")(1000.0, 10)
+    with pytest.raises(ValueError, match=r"the first loss must be a finite number .*, got 1000.0"):
+        PerplexityGamma()(1000.0, 10)
+
+
+@pytest.mark.parametrize("value", [None, -1.0, 0, math.inf, "1"])
+def test_a_fixed_range_is_a_number_above_0(value):
+    with pytest.raises(ValueError, match="value of a fixed range must be"):
+        Fixed(value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"policy": "best"}, "gamma policy must be one of"),
-        ({"statistic": "accuracy"}, "gamma statistic must be one of"),
-        ({"policy": "fixed"}, "gamma value must be a finite number, got None"),
-        ({"policy": "fixed", "value": -1.0}, "gamma value must be > 0, got -1.0"),
-        ({"value": 1.0}, "gamma value belongs to the policies 'fixed'"),
-    ],
+    "plain",
+    [{"policy": "best"}, {"policy": "initial", "statistic": "accuracy"}, {"policy": "measured", "value": 0.13}, {}],
+    ids=str,
 )
-def test_a_bad_policy_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Gamma(**arguments)
+def test_a_range_of_another_version_is_refused(plain):
+    with pytest.raises(ValueError, match=r"gamma must be one of the paper's ranges .* of another version of mlrsnet"):
+        from_dict(plain)
 
 
 WEIGHTS = [torch.nn.Parameter(torch.ones(1))]
@@ -152,14 +158,14 @@ def test_muons_momentum_does_not_lengthen_its_steps(momentum):
         ({"momentum": None, "betas": ()}, 0.0),
     ],
 )
-def test_a_measured_step_is_corrected_for_the_momentum_of_any_optimizer(group, m):
-    assert momentum_scale(group) == pytest.approx(math.sqrt((1 - m) / (1 + m)))
+def test_the_default_is_corrected_for_the_momentum_of_any_optimizer(group, m):
+    assert noise_scale(group) == pytest.approx(math.sqrt((1 - m) / (1 + m)))
 
 
 @pytest.mark.parametrize("group", [{"momentum": 1.0}, {"momentum": -0.1}, {"betas": (1.0, 0.999)}, {"beta1": math.nan}])
-def test_a_momentum_that_a_measured_range_cannot_correct_for_is_refused(group):
+def test_a_momentum_that_the_default_cannot_correct_for_is_refused(group):
     with pytest.raises(ValueError, match=r"momentum or beta_1 must be in \[0, 1\)"):
-        momentum_scale(group)
+        noise_scale(group)
 
 
 @pytest.mark.parametrize(("key", "value"), [("momentum", 1.0), ("dampening", 1.0)])

@@ -26,6 +26,7 @@ from mlrsnet.card import versions
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import checkpoint, records
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.table.file import Row, Table
 from mlrsnet_lab.watch import Watcher
@@ -52,7 +53,7 @@ def make_files(root: Path) -> dict[str, Kind]:
     """One file of each kind, without a good one before it or beside it: damage must be told."""
     spec = RunSpec(model="mlp", model_options={"width": 8, "depth": 1}, epochs=2)
     try:
-        run(spec, root / "run", device="cpu", watchers=[_Stop()], checkpoint_seconds=0)
+        run(spec, root / "run", Settings(device="cpu", checkpoint_seconds=0), watchers=[_Stop()])
     except KeyboardInterrupt:
         run_folder = root / "run"
     state = {"weights": torch.randn(2000, generator=torch.Generator().manual_seed(0)), "step": 7}

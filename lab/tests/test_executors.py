@@ -9,12 +9,13 @@ import pytest
 from campaigns import CAMPAIGN, RUNS, comparable
 from commands import complaint
 
-from mlrsnet_lab.executors import Begun, Counts, Crew, Died, Executor, Here, Work
+from mlrsnet_lab.campaign import run_recipe
+from mlrsnet_lab.executors import Begun, Counts, Crew, Died, Executor, Work
 from mlrsnet_lab.executors.executor import local_devices
 from mlrsnet_lab.executors.on_ray import _device, _room
 from mlrsnet_lab.executors.processes import Processes
-from mlrsnet_lab.recipe_runs import run_recipe
 from mlrsnet_lab.recipes import RECIPES
+from mlrsnet_lab.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +25,15 @@ def processes():
     workers.close()
 
 
-@pytest.fixture(params=["here", "processes"])
-def workers(request):
-    return Here("cpu") if request.param == "here" else request.getfixturevalue("processes")
-
-
 def given(*works):
     left = list(works)
     return lambda: left.pop(0) if left else None
 
 
-def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(workers):
+def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(processes):
     heard, counts = [], []
     works = [Work(str(n), chores.square, (n,)) for n in range(5)]
-    crew = Crew(workers, on_change=counts.append)
+    crew = Crew(processes, on_change=counts.append)
     found = list(crew.run(given(*works), lambda work, event: heard.append((work.name, event))))
     assert sorted(done.value for done in found) == [0, 1, 4, 9, 16]
     assert sorted(pair for pair in heard if not isinstance(pair[1], Begun)) == [
@@ -46,19 +42,19 @@ def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(workers)
     assert counts[-1] == Counts(running=0, done=5, again=0)
 
 
-def test_work_that_becomes_ready_later_is_done_too(workers):
+def test_work_that_becomes_ready_later_is_done_too(processes):
     queue, found = [Work("0", chores.square, (2,))], []
-    for done in Crew(workers).run(lambda: queue.pop() if queue else None):
+    for done in Crew(processes).run(lambda: queue.pop() if queue else None):
         found.append(done.value)
         if done.value < 100:
             queue.append(Work(str(done.value), chores.square, (done.value,)))
     assert found == [4, 16, 256]
 
 
-def test_an_error_of_the_work_reaches_the_caller_as_it_is(workers):
+def test_an_error_of_the_work_reaches_the_caller_as_it_is(processes):
     with pytest.raises(ValueError, match="of this kind"):
-        list(Crew(workers).run(given(Work("a", chores.fail, ("of this kind",), polite=True))))
-    assert [done.value for done in Crew(workers).run(given(Work("b", chores.square, (3,))))] == [9]
+        list(Crew(processes).run(given(Work("a", chores.fail, ("of this kind",), polite=True))))
+    assert [done.value for done in Crew(processes).run(given(Work("b", chores.square, (3,))))] == [9]
 
 
 def test_work_whose_process_dies_is_given_again(processes, tmp_path):
@@ -105,9 +101,9 @@ def test_ctrl_c_lets_a_training_stop_at_a_steps_end_and_breaks_off_the_rest(proc
 
 def test_a_campaign_in_two_processes_leaves_the_records_of_one(monkeypatch, tmp_path, processes):
     monkeypatch.setitem(RECIPES, "mine", CAMPAIGN)
-    alone = run_recipe("mine", "smoke", tmp_path / "one", device="cpu", root=tmp_path / "data1")
+    alone = run_recipe("mine", "smoke", tmp_path / "one", Settings(device="cpu", root=tmp_path / "data1"))
     crew = Crew(processes)
-    found = run_recipe("mine", "smoke", tmp_path / "two", root=tmp_path / "data2", crew=crew)
+    found = run_recipe("mine", "smoke", tmp_path / "two", Settings(root=tmp_path / "data2"), crew=crew)
     assert [record.folder.relative_to(tmp_path / "two") for record in found] == [
         record.folder.relative_to(tmp_path / "one") for record in alone
     ]

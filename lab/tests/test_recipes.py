@@ -15,14 +15,16 @@ from mlrsnet import Schedule, baselines
 from mlrsnet.meta.authors import COMPAT
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import optimizers, records
+from mlrsnet_lab.campaign import run_recipe
 from mlrsnet_lab.jobs import choose
 from mlrsnet_lab.loop import run
-from mlrsnet_lab.recipe_runs import run_recipe, run_study
 from mlrsnet_lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, authors, proof, proof_tasks, table1, transfer
 from mlrsnet_lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet_lab.report import read_report, write_report
 from mlrsnet_lab.report.markdown import escape
 from mlrsnet_lab.report.studies import panels
+from mlrsnet_lab.reproduce import run_study
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
@@ -271,10 +273,10 @@ def test_every_departure_of_the_authors_program_has_one_switch_and_changes_the_t
         batch_size=16,
         epochs=3,
     )
-    plain = run(base, device="cpu")
+    plain = run(base, settings=Settings(device="cpu"))
     only_what_is_left = {"phases", "phase-gamma"}  # they change the schedule that a training leaves, not the training
     for name in authors.DEPARTURES:
-        changed = run(authors.program(base, [name], every=5), device="cpu")
+        changed = run(authors.program(base, [name], every=5), settings=Settings(device="cpu"))
         assert (changed.trace["loss"] == plain.trace["loss"]) == (name in only_what_is_left), name
     with pytest.raises(ValueError, match="names must be one of layout, net-init"):
         authors.program(base, ["cell"])
@@ -329,8 +331,8 @@ def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path
         data = {"status": "finished", "metric": {"better": "higher"}, "result": {"val_metric": results[made[-1][0]]}}
         return records.Record(data, folder=folder)
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.run", pretended)
-    found = run_recipe("mine", "smoke", tmp_path, seeds=[5, 6], device="cpu")
+    monkeypatch.setattr("mlrsnet_lab.campaign.run", pretended)
+    found = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[5, 6])
     trials = [(0.9, 1, 4, "Cosine, end 0.9"), (0.0, 1, 4, "Cosine, end 0"), (0.5, 1, 4, "Cosine, end 0.5")]
     assert made == [*trials, (0.0, 3, 5, "Cosine"), (0.0, 3, 6, "Cosine")]  # with the recipe's first seed, once
     assert len(found) == 2
@@ -538,19 +540,19 @@ def test_frost_is_left_out_only_where_its_pictures_are_not_there(tmp_path, monke
         if options.get("corruption") == "frost" and not there:
             raise FileNotFoundError("frost needs photographs")
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.datasets.find", find)
+    monkeypatch.setattr("mlrsnet_lab.campaign.datasets.find", find)
     monkeypatch.setattr(
-        "mlrsnet_lab.recipe_runs.run", lambda spec, folder, **options: records.Record({"status": "finished"})
+        "mlrsnet_lab.campaign.run", lambda spec, folder, **options: records.Record({"status": "finished"})
     )
-    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 1
+    assert len(run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])) == 1
     told = json.loads((tmp_path / "recipe.json").read_text())["cells"]
     assert [cell["missing"] for cell in told] == [None, "frost needs photographs"]
     there.append(True)
-    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 2
+    assert len(run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])) == 2
     cells[1] = replace(cells[1], optional=False)
     there.clear()
     with pytest.raises(FileNotFoundError, match="frost needs photographs"):
-        run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+        run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
 
 
 def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written(tmp_path, monkeypatch):
@@ -561,9 +563,9 @@ def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written
         if name == "svhn":
             raise FileNotFoundError("svhn was not found")
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.datasets.find", find)
+    monkeypatch.setattr("mlrsnet_lab.campaign.datasets.find", find)
     with pytest.raises(FileNotFoundError, match="svhn was not found"):
-        run_recipe("meta-tasks", "paper", tmp_path / "t", device="cpu")
+        run_recipe("meta-tasks", "paper", tmp_path / "t", Settings(device="cpu"))
     assert "mnist" in asked
     assert not (tmp_path / "t").exists()
 
@@ -578,8 +580,8 @@ def test_a_grid_that_fails_altogether_is_not_called_chosen(tmp_path, monkeypatch
         made.append(spec)
         return records.Record({"status": "diverged", "metric": {"better": "higher"}})
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.run", diverged)
-    (found,) = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    monkeypatch.setattr("mlrsnet_lab.campaign.run", diverged)
+    (found,) = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert len(made) == 2
     assert found.status == "failed"
     assert "every trial failed: hyper_lr was one of 1, 0.1" in found.data["error"]
@@ -592,7 +594,7 @@ def test_a_missing_package_fails_its_own_row_only(tmp_path, monkeypatch):
     cells = [Cell(spec.optimizer, "Digits", spec) for spec in specs]
     monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: cells))
     monkeypatch.setitem(sys.modules, "prodigyopt", None)
-    found = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert [record.status for record in found] == ["failed", "finished"]
     assert "prodigyopt" in found[0].data["error"]
 
@@ -701,7 +703,7 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
 @pytest.mark.filterwarnings("ignore:a loss was far outside those")  # learned in a few steps on a few digits
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
-    found = run_recipe(name, "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe(name, "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
     astray = sum(record.status == "diverged" for record in found)
     assert astray <= (3 if name in ("horizon", "universal-lstm") else 0)
@@ -726,7 +728,12 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
 
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):
     found = run_recipe(
-        "table1", "smoke", tmp_path, seeds=[1], only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"], device="cpu"
+        "table1",
+        "smoke",
+        tmp_path,
+        Settings(device="cpu"),
+        seeds=[1],
+        only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"],
     )
     assert [record.data["labels"]["row"] for record in found] == ["MultiStep", "L4", "HD", "RTHO", "MLR-SNet"]
     assert all(record.result["last"] > 85 for record in found)
@@ -767,5 +774,5 @@ def test_missing_data_of_a_start_is_told_before_anything_is_written(tmp_path, mo
     recipe = Recipe("one", "One", "Nothing.", lambda scale: [Cell("A", "B", spec)])
     monkeypatch.setitem(RECIPES, "one", recipe)
     with pytest.raises(FileNotFoundError, match="ptb was not found"):
-        run_recipe("one", "smoke", tmp_path / "out", root=tmp_path, device="cpu")
+        run_recipe("one", "smoke", tmp_path / "out", Settings(device="cpu", root=tmp_path))
     assert not (tmp_path / "out").exists()

@@ -23,6 +23,7 @@ from mlrsnet_lab.report.layout import describe
 from mlrsnet_lab.report.pictures import Line, Panel, limits, meta_training, training
 from mlrsnet_lab.report.styles import COLOURS, Style, styles
 from mlrsnet_lab.report.tables import Report, Table, build
+from mlrsnet_lab.settings import Settings
 
 ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}
 PERPLEXITY = {"name": "perplexity", "unit": "", "better": "lower"}
@@ -661,7 +662,7 @@ def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
 
     options = {"every": 5, "num_phases": 4}
     spec = RunSpec(task="digits", model="mlp", epochs=2, schedule="mlr-snet", schedule_options=options)
-    run(spec, tmp_path / "a", device="cpu")
+    run(spec, tmp_path / "a", Settings(device="cpu"))
     (found,) = read_report(tmp_path).runs
     curves = found.alone()
     assert len(curves) == 4

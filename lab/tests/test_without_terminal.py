@@ -19,6 +19,7 @@ from mlrsnet_lab import reproduce as module
 from mlrsnet_lab.recipes import Cell, Recipe
 from mlrsnet_lab.recipes.base import Grid, Study
 from mlrsnet_lab.reproduce import reproduce
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 TINY = RunSpec(task_options={"classes": [0, 1]}, model="mlp", model_options={"width": 8}, batch_size=64, epochs=1)
@@ -35,7 +36,7 @@ module.STUDIES.clear()
 module.STUDIES["sums"] = Study("sums", "Sums", "1 + 1 = 2.", lambda scale, seed: ([Grid("Sum", ("n",), [(2.0,)])], []))
 
 told = []
-done = reproduce("all", "smoke", Path("all"), device="cpu", root=Path("nowhere"), tell=told.append)
+done = reproduce("all", "smoke", Path("all"), Settings(device="cpu", root=Path("nowhere"), tell=told.append))
 print(json.dumps({
     "seeds": [record.spec["seed"] for record in done.records],
     "status": [record.status for record in done.records],
@@ -54,6 +55,7 @@ from mlrsnet_lab.loop import run
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.records import read
 from mlrsnet_lab.resume import read_below, resume
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 
 class Stop(Watcher):
@@ -66,11 +68,11 @@ spec = make_spec(Path("spec.json"), {"schedule": "linear", "seed": 4}, [("model"
 folders = [run_folder(make_spec(Path("spec.json"), {"seed": seed}), Path("runs")) for seed in (0, 1)]
 for seed, folder in enumerate(folders):
     try:
-        run(make_spec(Path("spec.json"), {"seed": seed}), folder, device="cpu", watchers=[Stop()])
+        run(make_spec(Path("spec.json"), {"seed": seed}), folder, Settings(device="cpu"), watchers=[Stop()])
     except KeyboardInterrupt:
         pass
 before = [record.status for record in read_below(Path("runs")).found]
-outcome = resume(Path("runs"), device="cpu")
+outcome = resume(Path("runs"), Settings(device="cpu"))
 outcome.raise_failures()
 print(json.dumps({
     "spec": [spec.schedule, spec.schedule_options, spec.seed, spec.epochs, spec.model_options],

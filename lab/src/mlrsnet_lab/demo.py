@@ -29,6 +29,7 @@ from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import OnGeneration, learn
 from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.watch import Watcher
 
@@ -98,8 +99,8 @@ class Learned:
 def learn_both(
     generations: int,
     out: Path,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
     on_generation: OnGeneration | None = None,
     watcher: Watcher | None = None,
 ) -> Learned:
@@ -108,9 +109,9 @@ def learn_both(
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
     spec = replace(HORIZON_LEARNING, generations=generations)
-    _, trainer = learn(spec, folders[FULL_HORIZON], device=device, on_generation=on_generation)
+    _, trainer = learn(spec, folders[FULL_HORIZON], settings, on_generation=on_generation)
     watchers = [watcher] if watcher else []
-    loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], device=device, watchers=watchers)
+    loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], settings, watchers=watchers)
     schedules = {name: Schedule.read(folder / records.SCHEDULE) for name, folder in folders.items()}
     return Learned(schedules, trainer.comparisons[0], trainer.comparisons[-1])
 
@@ -120,8 +121,8 @@ def transfer(
     epochs: int,
     seeds: int,
     out: Path,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
     watcher: Watcher | None = None,
     on_run: Callable[[list[Run]], object] = lambda runs: None,
 ) -> list[Run]:
@@ -131,11 +132,11 @@ def transfer(
         schedule.save(files[name])
 
     def keep(runs: list[Run]) -> None:
-        write_record(out / RECORD, runs, schedules, epochs, device)
+        write_record(out / RECORD, runs, schedules, epochs, settings)
         on_run(runs)
 
-    write_record(out / RECORD, [], schedules, epochs, device)
-    return compare(epochs, seeds, files, device, watcher or Watcher(), keep)
+    write_record(out / RECORD, [], schedules, epochs, settings)
+    return compare(epochs, seeds, files, settings, watcher or Watcher(), keep)
 
 
 def schedule_files(schedules: Mapping[str, Schedule], out: Path) -> dict[str, Path]:
@@ -152,7 +153,7 @@ def compare(
     epochs: int,
     seeds: int,
     learned: Mapping[str, Path],
-    device: str,
+    settings: Settings,
     watcher: Watcher,
     on_run: Callable[[list[Run]], None],
 ) -> list[Run]:
@@ -160,7 +161,7 @@ def compare(
     digits = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
 
     def train(spec: RunSpec) -> Record:
-        return loop.run(spec, device=device, watchers=[watcher])
+        return loop.run(spec, settings=settings, watchers=[watcher])
 
     specs: dict[str, tuple[RunSpec, float | None]] = {}
     for name, changes in HAND_DESIGNED.items():
@@ -207,7 +208,7 @@ def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str
     return rows
 
 
-def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, device: str) -> None:
+def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, settings: Settings) -> None:
     """What was run, where, and all results so far."""
     record = {
         "task": "scikit-learn digits, small CNN, SGD",
@@ -220,7 +221,7 @@ def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], e
         },
         "schedules": {name: schedule.card.to_dict() for name, schedule in learned.items()},
         "versions": versions(),
-        "machine": {"system": platform.platform(), "device": device_name(resolve(device))},
+        "machine": {"system": platform.platform(), "device": device_name(resolve(settings.device))},
         "rows": summarise(runs, learned),
         "runs": [run.to_dict() for run in runs],
     }

@@ -14,6 +14,7 @@ from torch import nn
 from mlrsnet_lab import records, universal
 from mlrsnet_lab.horizon import Data, Evolution, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.table import kinds
 from mlrsnet_lab.table.columns import Column
@@ -88,7 +89,7 @@ def reads(bad, steps):
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_record_counts_bad_losses_and_says_that_the_run_diverged(bad, schedule, tmp_path, monkeypatch):
     monkeypatch.setattr(Stepper, "gradients", reads(bad, {3, 70, 90}))
-    record = run(tiny(schedule=schedule, epochs=3), tmp_path, device="cpu")
+    record = run(tiny(schedule=schedule, epochs=3), tmp_path, Settings(device="cpu"))
     assert record.status == "diverged"
     assert [line.get("nonfinite_losses") for line in record.epochs] == [1]
 

@@ -34,8 +34,6 @@ class Processes:
         threads: of each process.
     """
 
-    apart = True
-
     def __init__(self, devices: Sequence[str], threads: int) -> None:
         self.devices, self.threads, self.size = list(devices), threads, len(devices)
         self.device = self.devices[0]

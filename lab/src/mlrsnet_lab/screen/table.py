@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.executors import Executor
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table.columns import grid
 from mlrsnet_lab.table.compare import compare
 from mlrsnet_lab.table.file import Table, merged
@@ -16,15 +16,13 @@ from mlrsnet_lab.table.kinds import FAMILIES, ROWS, Kind, draw
 
 def show_fill(
     file: Path,
+    settings: Settings,
     *,
     first: int,
     rows: int,
     horizons: tuple[int, int],
     families: Sequence[str] | None,
     seconds: float | None,
-    device: str,
-    root: Path | None,
-    executor: Executor,
 ) -> None:
     """Fill a table, with a line for each training."""
     chosen = [checks.one_of("families", family, (*FAMILIES, ROWS)) for family in families or FAMILIES]
@@ -40,8 +38,17 @@ def show_fill(
     limit = float("inf") if seconds is None else checks.positive("seconds", seconds)
     kinds = [draw(number, horizons=horizons, families=chosen) for number in range(first, first + rows)]
     try:
-        with executor.crew(device) as crew:
-            table = fill(file, kinds, columns, root=root, seconds=limit, on_row=tell, crew=crew)
+        with settings.executor.crew(settings.device) as crew:
+            table = fill(
+                file,
+                kinds,
+                columns,
+                device=settings.device,
+                root=settings.root,
+                seconds=limit,
+                on_row=tell,
+                crew=crew,
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command continues where it stopped") from None
     print(f"{len(table)} trainings x {len(columns)} columns: {file}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet_lab import datasets
-from mlrsnet_lab.executors import Crew, Done, Here, Place, Work
+from mlrsnet_lab.executors import Crew, Done, Place, Work, here
 from mlrsnet_lab.files.fallback import exists
 from mlrsnet_lab.horizon.fitness import find_fitness
 from mlrsnet_lab.horizon.pool import Pool
@@ -34,7 +34,7 @@ def fill(
     kinds: Sequence[Kind],
     columns: Sequence[Column],
     *,
-    device: torch.device | str = "cpu",
+    device: str = "cpu",
     root: Path | None = None,
     seconds: float = float("inf"),
     on_row: OnRow | None = None,
@@ -68,8 +68,7 @@ def fill(
             kind = next(missing, None) if not stop.asked and time.monotonic() - begin <= seconds else None
             return None if kind is None else Work(str(kind.number), train_row, (kind, tuple(columns), place))
 
-        crew = Crew(Here(str(device))) if crew is None else crew
-        _collect(table, crew.run(take), path, on_row)
+        _collect(table, here(take, device) if crew is None else crew.run(take), path, on_row)
     if stop.asked:
         raise KeyboardInterrupt
     return table

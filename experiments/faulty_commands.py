@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from mlrsnet import cli
-from mlrsnet_lab import datasets, loop, meta_training, records, screen, universal
+from mlrsnet_lab import datasets, records, universal
+from mlrsnet_lab.commands import options
+from mlrsnet_lab.screen import metatrain, table, train
 from mlrsnet_lab.table import fill, kinds
 from mlrsnet_lab.table.columns import Column
 from mlrsnet_lab.table.file import PARTS, Table
@@ -42,10 +44,9 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     os.environ["MLRSNET_COMMIT"] = str(records.commit())  # read once: git would be asked by every process
     datasets.load("digits")
-    assert screen
-    for function in (loop.run, meta_training.learn):
-        assert function.__kwdefaults__
-        function.__kwdefaults__["checkpoint_seconds"] = 0.0
+    assert all((metatrain, table, train))
+    usual = options.settings
+    options.settings = lambda arguments: dataclasses.replace(usual(arguments), checkpoint_seconds=0.0)
     fill.SAVE_SECONDS = 0.0
     kinds.PICTURES = tuple(source for source in universal.TRAINING if source.name == "digits")
 

@@ -11,6 +11,7 @@ from runs import CPU, assert_same, of_text, tiny
 
 from mlrsnet_lab.devices import resolve
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 
@@ -67,10 +68,11 @@ random = np.random.default_rng(0)
 x, y = random.integers(0, 256, (40, 4, 4, 1), dtype=np.uint8), np.arange(40) % 2
 np.savez(sys.argv[1], x_train=x, y_train=y, x_test=x, y_test=y)
 spec = RunSpec(task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4, epochs=1)
-print(run(spec, device="cpu").status)
+cpu = Settings(device="cpu")
+print(run(spec, settings=cpu).status)
 for name in ("prodigy", "l-dog", "lamb"):
     try:
-        run(RunSpec(optimizer=name, task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), device="cpu")
+        run(RunSpec(optimizer=name, task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), settings=cpu)
     except ImportError as error:
         print(error)
 """

@@ -29,6 +29,7 @@ from mlrsnet_lab import loop, records
 from mlrsnet_lab.files import fallback
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.watch import Watcher
 
@@ -186,8 +187,8 @@ import torch
 torch.set_num_threads(1)
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.loop import run
-from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.stepper import Stepper
 
 spec, folder, chance, kills = RunSpec.from_file(Path(sys.argv[1])), Path(sys.argv[2]), random.Random(sys.argv[3]), 0
 Stepper(spec, torch.device("cpu"))  # data and packages are read once for all of the processes below
@@ -201,7 +202,7 @@ def checkpoint():
 while True:
     child = os.fork()
     if not child:
-        run(spec, folder, device="cpu", checkpoint_seconds=0)
+        run(spec, folder, Settings(device="cpu", checkpoint_seconds=0))
         os._exit(0)
     before, wait = checkpoint(), chance.uniform(0, 0.05)
     while os.waitpid(child, os.WNOHANG) == (0, 0):

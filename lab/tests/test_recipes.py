@@ -326,7 +326,7 @@ def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path
     results = {0.9: 50.0, 0.0: 70.0, 0.5: 60.0}
     made = []
 
-    def pretended(spec, folder, **options):
+    def pretended(spec, folder, settings, **options):
         made.append((spec.schedule_options["end"], spec.epochs, spec.seed, options["labels"]["row"]))
         data = {"status": "finished", "metric": {"better": "higher"}, "result": {"val_metric": results[made[-1][0]]}}
         return records.Record(data, folder=folder)
@@ -542,7 +542,7 @@ def test_frost_is_left_out_only_where_its_pictures_are_not_there(tmp_path, monke
 
     monkeypatch.setattr("mlrsnet_lab.campaign.datasets.find", find)
     monkeypatch.setattr(
-        "mlrsnet_lab.campaign.run", lambda spec, folder, **options: records.Record({"status": "finished"})
+        "mlrsnet_lab.campaign.run", lambda spec, folder, settings, **options: records.Record({"status": "finished"})
     )
     assert len(run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])) == 1
     told = json.loads((tmp_path / "recipe.json").read_text())["cells"]
@@ -576,7 +576,7 @@ def test_a_grid_that_fails_altogether_is_not_called_chosen(tmp_path, monkeypatch
     monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: [cell]))
     made = []
 
-    def diverged(spec, folder, **options):
+    def diverged(spec, folder, settings, **options):
         made.append(spec)
         return records.Record({"status": "diverged", "metric": {"better": "higher"}})
 

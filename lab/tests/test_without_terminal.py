@@ -122,9 +122,10 @@ import json
 from pathlib import Path
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import learn_greedy, learn_horizon
-greedy, record = learn_greedy(GreedySpec(task_options={"classes": [0, 1]}, epochs=1), Path("g.safetensors"), device="cpu")
+from mlrsnet_lab.settings import Settings
+greedy, record = learn_greedy(GreedySpec(task_options={"classes": [0, 1]}, epochs=1), Path("g.safetensors"), Settings(device="cpu"))
 spec = HorizonSpec(task_options={"classes": [0, 1]}, generations=1, tasks=1, members=2, hidden=4, held_out=1)
-horizon, path = learn_horizon(spec, Path("h.safetensors"), device="cpu")
+horizon, path = learn_horizon(spec, Path("h.safetensors"), Settings(device="cpu"))
 print(json.dumps([record.status, Path("g.safetensors").is_file(), path.name, sorted(p.name for p in Path(".").iterdir())]))
 """
     status, written, record, files = python(code, tmp_path)

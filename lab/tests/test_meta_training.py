@@ -166,7 +166,7 @@ def test_sets_of_any_size_have_small_trainings(count, classes, monkeypatch):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_command_without_options_is_the_spec_without_arguments(objective, monkeypatch):
     shown = []
-    monkeypatch.setattr("mlrsnet_lab.screen.show_metatrain", lambda spec, *others: shown.append(spec))
+    monkeypatch.setattr("mlrsnet_lab.screen.metatrain.show_metatrain", lambda spec, *others: shown.append(spec))
     assert cli.main(["metatrain", "--objective", objective, "--name", "unnamed"]) == 0
     assert shown == [OBJECTIVES[objective]()]
 

@@ -80,9 +80,8 @@ def test_table1_sets_our_numbers_beside_the_papers(scale):
     expected += [(row, "CIFAR-10, Xavier", ten) for row, ten, _ in TABLE1]
     expected += [(row, "CIFAR-10, Xavier", None) for row in (*unscaled, BESIDE[3])]
     assert [(cell.row, cell.column, cell.paper) for cell in cells] == expected
-    told = json.loads(records.dumps(RECIPES["table1"].describe(scale, [0])))
-    assert told["rows"] == [*(row for row, _, _ in TABLE1), *unscaled, "L4Mom", *BESIDE]
-    assert told["columns"] == ["CIFAR-10", "CIFAR-100", "CIFAR-10, Xavier"]
+    told = json.loads(records.dumps(RECIPES["table1"].sheet(scale, [0]).to_dict()))
+    assert [(cell["row"], cell["column"]) for cell in told["cells"]] == [(row, column) for row, column, _ in expected]
     assert [cell["paper"] and tuple(cell["paper"]) for cell in told["cells"]] == [paper for _, _, paper in expected]
 
 
@@ -114,10 +113,10 @@ def test_a_small_training_can_begin_with_the_authors_initial_weights(tmp_path):
 def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
     cells = table1.cells("smoke")
     assert [(cell.row, cell.column) for cell in cells] == [(row, "Digits") for row, _, _ in TABLE1]
-    told = RECIPES["table1"].describe("smoke", [0])
-    assert told["paper_setting"] == "CIFAR-10, 200 epochs"
+    told = RECIPES["table1"].sheet("smoke", [0])
+    assert told.paper_setting == "CIFAR-10, 200 epochs"
     assert [cell.paper for cell in cells] == [ten for _, ten, _ in TABLE1]
-    assert any("stand in for CIFAR" in note for note in told["notes"])
+    assert any("stand in for CIFAR" in note for note in told.notes)
 
 
 def test_every_row_of_table1_is_a_run_at_every_scale():
@@ -165,9 +164,9 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
             assert rival == replace(momentum, schedule="cosine", schedule_options={"warmup": 0.05})
             assert ready == replace(transferred, schedule_options={"schedule": "cifar10-resnet18"})
         assert sum(row == SHIPPED for row, _ in cells) == len(columns) > 0
-        assert SHIPPED_NOTE in recipe.describe(scale, [0])["notes"]
+        assert SHIPPED_NOTE in recipe.sheet(scale, [0]).notes
     assert not {cell.row for cell in recipe.cells("smoke")} & {SHIPPED, *READY_MADE}
-    assert SHIPPED_NOTE not in recipe.describe("smoke", [0])["notes"]
+    assert SHIPPED_NOTE not in recipe.sheet("smoke", [0]).notes
 
 
 @pytest.mark.parametrize("scale", ["short", "paper"])
@@ -312,7 +311,7 @@ def test_l4_hd_and_rtho_are_at_settings_that_the_paper_names(scale):
         assert replace(found, schedule="fixed", schedule_options={}) == base
     grid = (1e-3, 1e-4) if scale == "smoke" else (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
     assert cells["HD"].choice == cells["RTHO"].choice == Choice("hyper_lr", grid, 2 if scale == "smoke" else 10)
-    assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].describe(scale, [0])["notes"])
+    assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].sheet(scale, [0]).notes)
 
 
 def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path, monkeypatch):
@@ -445,9 +444,7 @@ def test_sgdrs_cycles_are_the_papers_at_every_horizon_and_noted(name):
             wanted = [10 * (2**count - 1) for count in range(1, 8)]
             assert rises(values) == [epoch for epoch in wanted if epoch < chosen.epochs]
     for scale in SCALES:
-        assert any(
-            "not finished when the training ends" in note for note in RECIPES[name].describe(scale, [0])["notes"]
-        )
+        assert any("not finished when the training ends" in note for note in RECIPES[name].sheet(scale, [0]).notes)
 
 
 def cells_of(name, row, scale="paper"):

@@ -113,7 +113,7 @@ def leave_recipe(folder: Path, rows: list[str], scale: str = "short", **more: ob
         "claim": "It is best.",
         "notes": ["A note."],
     }
-    data |= {"rows": rows, "columns": ["CIFAR-10"], "seeds": [0, 1, 2], "cells": cells, **more}
+    data |= {"seeds": [0, 1, 2], "cells": cells, **more}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.json").write_text(json.dumps(data))
 
@@ -197,7 +197,9 @@ def test_one_seed_claims_no_spread_and_one_row_no_victory(tmp_path):
 
 
 def test_a_column_without_runs_does_not_say_what_it_measures(tmp_path):
-    leave_recipe(tmp_path, ["MultiStep"], columns=["CIFAR-10", "Text"])
+    leave_recipe(
+        tmp_path, ["MultiStep"], cells=[{"row": "MultiStep", "column": column} for column in ("CIFAR-10", "Text")]
+    )
     leave_run(tmp_path / "a", row="MultiStep")
     tables = read(tmp_path).sections[0].tables
     assert [describe(table).split(",")[0] for table in tables] == ["Test accuracy (%)", "Not run."]
@@ -459,7 +461,7 @@ def test_a_damaged_line_before_the_last_is_not_passed_over(tmp_path):
 def test_names_from_files_cannot_become_markup(tmp_path):
     evil = '<script>alert("1")</script> & | *x*'
     cells = [{"row": evil, "column": evil, "paper": [1, 2], "missing": evil}]
-    leave_recipe(tmp_path / "r", [evil], columns=[evil], cells=cells, title=evil, claim=evil, notes=[evil])
+    leave_recipe(tmp_path / "r", [evil], cells=cells, title=evil, claim=evil, notes=[evil])
     more = {"device": evil, "commit": evil, "versions": {evil: evil}, "error": evil, "task": {"note": evil}}
     leave_run(tmp_path / "r" / "a", row=evil, column=evil, spec={"seed": evil, "model": evil}, status="failed", **more)
     leave_run(tmp_path / "loose", spec={"schedule": evil}, metric={"name": evil, "unit": evil, "better": "lower"})

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from mlrsnet_lab import reproduce as module
 from mlrsnet_lab.recipes import Cell, Recipe
-from mlrsnet_lab.recipes.base import Grid, Study
+from mlrsnet_lab.sheets import Grid, nothing
 from mlrsnet_lab.reproduce import reproduce
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
@@ -33,7 +33,8 @@ for name, one in {"tiny": recipe("tiny", "digits"), "no-data": recipe("no-data",
 for name in set(module.RECIPES) - {"tiny", "no-data"}:
     del module.RECIPES[name]
 module.STUDIES.clear()
-module.STUDIES["sums"] = Study("sums", "Sums", "1 + 1 = 2.", lambda scale, seed: ([Grid("Sum", ("n",), [(2.0,)])], []))
+sums = ([Grid("Sum", ("n",), [(2.0,)])], [])
+module.STUDIES["sums"] = Recipe("sums", "Sums", "1 + 1 = 2.", nothing, measure=lambda scale, seed: sums)
 
 told = []
 done = reproduce("all", "smoke", Path("all"), Settings(device="cpu", root=Path("nowhere"), tell=told.append))

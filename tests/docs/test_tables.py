@@ -9,8 +9,8 @@ from experiments import side_by_side, speed, transfers, width_of_minima
 from mlrsnet_lab import records
 from mlrsnet_lab.feeds.base import ACCURACY, PERPLEXITY
 from mlrsnet_lab.recipes import RECIPES
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.recipes.rows import SHIPPED, TRANSFERRED
+from mlrsnet_lab.sheets import slug
 
 SUBSET = "not the full set: the file has 900 training and 300 test pictures, the set 73,257 and 26,032"
 TEXT = "Penn Treebank, 3-layer LSTM"

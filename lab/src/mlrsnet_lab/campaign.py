@@ -57,7 +57,7 @@ def run_recipe(
     jobs = numbered([(job.cell, job.seed) for job in jobs if job.cell.column not in absent])
     missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
     settings.tell(_outlook(recipe, scale, jobs, missing | absent, settings, crew))
-    write_atomically(out / RECIPE, records.dumps(recipe.describe(scale, known, absent), indent=1).encode())
+    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
     several = crew is not None and crew.workers.size > 1
     campaign = Campaign(
         {"recipe": recipe.name, "scale": scale}, out, in_order(jobs, recipe.seeds[0], shared_starts=several)

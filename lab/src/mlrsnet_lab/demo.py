@@ -27,9 +27,9 @@ from mlrsnet_lab.devices import device_name, resolve
 from mlrsnet_lab.horizon import Comparison
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import OnGeneration, learn
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.settings import DEFAULT, Settings
+from mlrsnet_lab.sheets import slug
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.watch import Watcher
 

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -91,14 +91,16 @@ def run_study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
     checks.one_of("scale", scale, SCALES)
     earlier(out, STUDY, name, scale)
     start = time.perf_counter()
-    found = chosen.findings(scale, checks.whole_number("seed", seed, 0))
+    assert chosen.measure is not None
+    grids, figures = chosen.measure(scale, checks.whole_number("seed", seed, 0))
     made = {
         "versions": {"mlrsnet": __version__, **versions()},
         "device": "cpu",
         "commit": records.commit(),
         "seconds": time.perf_counter() - start,
     }
-    write_atomically(out / STUDY, records.dumps(found | made, indent=1).encode())
+    found = replace(chosen.sheet(scale, [seed]), grids=grids, figures=figures, made=made)
+    write_atomically(out / STUDY, records.dumps(found.to_dict(), indent=1).encode())
     return out / STUDY
 
 

@@ -7,8 +7,8 @@ decays warm up over 5 % of the training and end at 0, from each LR of a grid. Pl
 
 from dataclasses import dataclass, replace
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import WARMUP
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 SCHEDULE = "cifar10-patches"

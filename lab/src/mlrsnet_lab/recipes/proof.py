@@ -9,9 +9,9 @@ from typing import Any
 
 from mlrsnet.files import hub
 from mlrsnet.files.names import SUFFIX
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.proof_tasks import TASKS, Task
 from mlrsnet_lab.recipes.rows import WARMUP, named
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 LEARNED = {

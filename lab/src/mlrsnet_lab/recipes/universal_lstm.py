@@ -9,8 +9,8 @@ paper is for one.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import WARMUP, named
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 Fields = dict[str, Any]

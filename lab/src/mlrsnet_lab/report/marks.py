@@ -28,7 +28,7 @@ def span(table: Table) -> tuple[float, float] | None:
     ours = [value for row in table.rows if (value := row.stat(table.deciding))]
     if len(ours) < 2:
         return None
-    papers = [row.paper.mean for row in table.rows if row.paper and row.counted and table.comparable]
+    papers = [row.paper[0] for row in table.rows if row.paper and row.counted and table.comparable]
     every = [*papers, *(value.mean + sign * (value.std or 0) for value in ours for sign in (-1, 1))]
     low, high, middle = min(every), max(every), median(value.mean for value in ours)
     reach = 4 * ((high - middle) if table.metric.higher_is_better else (middle - low))
@@ -41,11 +41,11 @@ def span(table: Table) -> tuple[float, float] | None:
     return (low, high) if low < high else None
 
 
-def dots(ours: Stat | None, paper: Stat | None, ends: tuple[float, float], style: Style) -> Html:
+def dots(ours: Stat | None, paper: tuple[float, float | None] | None, ends: tuple[float, float], style: Style) -> Html:
     """Our mean as a full dot with its spread as a line, the paper's as an open one."""
     drawn = [element("line", class_="rail", x1=EDGE, y1=9, x2=WIDTH - EDGE, y2=9)]
     if paper is not None:
-        drawn.append(element("circle", class_="paper", cx=_place(paper.mean, ends), cy=9, r=4))
+        drawn.append(element("circle", class_="paper", cx=_place(paper[0], ends), cy=9, r=4))
     if ours is not None:
         drawn += _ours(ours, ends, _ink(style))
     return _svg(WIDTH, HEIGHT, Html("".join(drawn)), "dots")

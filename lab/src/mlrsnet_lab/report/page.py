@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mlrsnet_lab.report.gather import Findings
+from mlrsnet_lab.report import studies
 from mlrsnet_lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
 from mlrsnet_lab.report.marks import dots, span, swatch
 from mlrsnet_lab.report.markup import Html, element, join
 from mlrsnet_lab.report.numbers import count_text, metric_text
 from mlrsnet_lab.report.pictures import Picture, meta_training, render, training, width
 from mlrsnet_lab.report.runs import Run
-from mlrsnet_lab.report.studies import grids, panels
 from mlrsnet_lab.report.styles import Style, styles
 from mlrsnet_lab.report.tables import Report, Row, Section, Table
+from mlrsnet_lab.sheets import Sheet
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """With it the browser refuses anything from another place."""
@@ -89,7 +89,7 @@ def _section(anchor: str, section: Section, looks: dict[str, Style]) -> Html:
     return element("section", join(parts, "\n"), id=anchor)
 
 
-def _opening(section: Section | Findings, warning: str = "") -> list[Html]:
+def _opening(section: Section | Sheet, warning: str = "") -> list[Html]:
     scale = [" ", element("span", f"scale: {section.scale}", class_="badge")] if section.scale else []
     parts = [element("h2", section.title, *scale)]
     if section.claim:
@@ -102,17 +102,17 @@ def _opening(section: Section | Findings, warning: str = "") -> list[Html]:
     return parts
 
 
-def _study(anchor: str, study: Findings) -> Html:
+def _study(anchor: str, study: Sheet) -> Html:
     parts = _opening(study)
-    for grid in grids(study):
-        shown = grid.columns
+    for grid in study.grids:
+        shown = studies.columns(grid)
         body = [
             element("tr", *(element("td", column.cells[index], class_=_kind(column)) for column in shown))
             for index in range(len(shown[0].cells))
         ]
         parts += [element("h3", grid.title), element("p", grid.note, class_="quiet")]
         parts.append(_scrolling([_head_of(column) for column in shown], body, grid.title))
-    drawn = panels(study)
+    drawn = studies.panels(study)
     looks = {line.name: line.style for panel in drawn for line in panel.lines}
     keys = [element("span", swatch(look), name, class_="key") for name, look in looks.items()]
     parts.append(_figure([render(panel) for panel in drawn], join(keys, " ")))

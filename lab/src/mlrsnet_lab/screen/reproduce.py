@@ -9,7 +9,7 @@ from rich.console import Console
 from mlrsnet_lab.jobs import choose
 from mlrsnet_lab.recipes import RECIPES, SCALES, STUDIES
 from mlrsnet_lab.report import Report
-from mlrsnet_lab.report.studies import grids
+from mlrsnet_lab.report.studies import columns
 from mlrsnet_lab.reproduce import ALL, reproduce
 from mlrsnet_lab.screen.progress import Total, bars, watchers
 from mlrsnet_lab.screen.tables import plain, summary
@@ -54,5 +54,5 @@ def print_tables(console: Console, report: Report, scale: str) -> None:
         for table in section.tables:
             console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
     for computed in report.studies:
-        for grid in grids(computed):
-            console.print(plain(grid.columns, f"{computed.title} ({scale}): {grid.title}"))
+        for grid in computed.grids:
+            console.print(plain(columns(grid), f"{computed.title} ({scale}): {grid.title}"))

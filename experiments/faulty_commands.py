@@ -15,12 +15,12 @@ from mlrsnet_lab import datasets, records, universal
 from mlrsnet_lab.commands import options
 from mlrsnet_lab.screen import metatrain, table, train
 from mlrsnet_lab.table import fill, kinds
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import PARTS, Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import PARTS, TrainingTable
 
 OUT = "learned.safetensors"
 TABLE = "table.npz"
-COLUMNS = (Column("absolute", 0.1), *(Column("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
+COLUMNS = (Sizing("absolute", 0.1), *(Sizing("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
 ROWS = 6
 
 
@@ -97,7 +97,7 @@ def _schedule_left(folder: Path) -> dict[str, bytes]:
 
 def _table_left(folder: Path) -> dict[str, bytes]:
     """Every array of the table."""
-    table = Table.load(folder / TABLE)
+    table = TrainingTable.load(folder / TABLE)
     texts = {name: json.dumps(getattr(table, name)).encode() for name in ("columns", *PARTS[:2])}
     return texts | {name: np.array(getattr(table, name)).tobytes() for name in PARTS[2:]}
 

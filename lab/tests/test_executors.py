@@ -12,15 +12,15 @@ from commands import complaint
 from mlrsnet_lab.campaign import run_recipe
 from mlrsnet_lab.executors import Begun, Counts, Crew, Died, Executor, Work
 from mlrsnet_lab.executors.executor import local_devices
+from mlrsnet_lab.executors.local import LocalWorkers
 from mlrsnet_lab.executors.on_ray import _device, _room
-from mlrsnet_lab.executors.processes import Processes
 from mlrsnet_lab.recipes import RECIPES
 from mlrsnet_lab.settings import Settings
 
 
 @pytest.fixture(scope="module")
 def processes():
-    workers = Processes(["cpu", "cpu"], threads=1)
+    workers = LocalWorkers(["cpu", "cpu"], threads=1)
     yield workers
     workers.close()
 

@@ -29,7 +29,7 @@ from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.recipes import RECIPES
 from mlrsnet_lab.settings import Settings, nobody
-from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import Kind
 from mlrsnet_lab.watch import Watcher
@@ -174,7 +174,7 @@ def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_ki
 
 
 def test_a_table_does_not_depend_on_who_filled_it(workers, tmp_path):
-    columns = [Column("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
+    columns = [Sizing("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
     kinds = [
         Kind(
             n,

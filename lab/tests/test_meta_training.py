@@ -13,12 +13,12 @@ from commands import complaint, run
 
 from mlrsnet import Schedule, cli
 from mlrsnet_lab import datasets, meta_building, meta_training, universal
-from mlrsnet_lab.board import MetaTrainingBoard
 from mlrsnet_lab.commands import metatrain as command
 from mlrsnet_lab.datasets.images import ImageDataset, Pictures
 from mlrsnet_lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
 from mlrsnet_lab.horizon import Evolution, HorizonTrainer, Tasks
 from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.screen.metatrain import sparkline
@@ -262,7 +262,7 @@ def test_a_curve_in_a_line_of_text():
 
 @pytest.fixture
 def only_digits(monkeypatch):
-    digits = (universal.Source("digits", "digits", 8),)
+    digits = (universal.SmallSource("digits", "digits", 8),)
     monkeypatch.setattr(universal, "TRAINING", digits)
     monkeypatch.setattr(universal, "VALIDATION", digits)
     monkeypatch.setattr(universal.distribution, "__kwdefaults__", {"kinds": 3, "validation": 2, "horizons": (3, 5)})

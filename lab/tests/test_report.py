@@ -655,7 +655,7 @@ def test_the_report_does_not_load_what_trains():
         "baselines",
         "options",
     }  # which options a schedule has, and what they are unless given
-    assert set(re.findall(r"mlrsnet\.lab\.(\w+)", loaded)) == {"records", "report", *named}
+    assert set(re.findall(r"mlrsnet_lab\.(\w+)", loaded)) == {"checks", "records", "report", "sheets", *named}
 
 
 def test_what_each_learned_network_says_alone_is_drawn(tmp_path):

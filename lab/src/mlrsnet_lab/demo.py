@@ -62,7 +62,7 @@ RECORD = "demo.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class DemoRun:
     """One training of the demo; `initial_lr` is None if the schedule finds its own range."""
 
     schedule: str
@@ -88,7 +88,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedBoth:
     """The schedules that step 1 learned, and how the full-horizon one compared before and after."""
 
     schedules: dict[str, Schedule]
@@ -103,7 +103,7 @@ def learn_both(
     *,
     on_generation: OnGeneration | None = None,
     watcher: Watcher | None = None,
-) -> Learned:
+) -> LearnedBoth:
     """Step 1, in folders below `out`. What an earlier demo left there is deleted."""
     folders = {name: out / f"learning-{slug(name)}" for name in (FULL_HORIZON, GREEDY)}
     for folder in folders.values():
@@ -113,7 +113,7 @@ def learn_both(
     watchers = [watcher] if watcher else []
     loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], settings, watchers=watchers)
     schedules = {name: Schedule.read(folder / records.SCHEDULE) for name, folder in folders.items()}
-    return Learned(schedules, trainer.comparisons[0], trainer.comparisons[-1])
+    return LearnedBoth(schedules, trainer.comparisons[0], trainer.comparisons[-1])
 
 
 def transfer(
@@ -124,14 +124,14 @@ def transfer(
     settings: Settings = DEFAULT,
     *,
     watcher: Watcher | None = None,
-    on_run: Callable[[list[Run]], object] = lambda runs: None,
-) -> list[Run]:
+    on_run: Callable[[list[DemoRun]], object] = lambda runs: None,
+) -> list[DemoRun]:
     """Steps 2 and 3. Saves the schedules in `out`, and writes the record there after every training."""
     files = schedule_files(schedules, out)
     for name, schedule in schedules.items():
         schedule.save(files[name])
 
-    def keep(runs: list[Run]) -> None:
+    def keep(runs: list[DemoRun]) -> None:
         write_record(out / RECORD, runs, schedules, epochs, settings)
         on_run(runs)
 
@@ -155,8 +155,8 @@ def compare(
     learned: Mapping[str, Path],
     settings: Settings,
     watcher: Watcher,
-    on_run: Callable[[list[Run]], None],
-) -> list[Run]:
+    on_run: Callable[[list[DemoRun]], None],
+) -> list[DemoRun]:
     """Train under every schedule. The same seed gives the same initialisation and the same order of batches."""
     digits = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
 
@@ -169,10 +169,10 @@ def compare(
         specs[name] = replace(digits, lr=best, **changes), best
     for name, schedule in learned.items():
         specs[name] = replace(digits, schedule="learned", schedule_options={"schedule": str(schedule)}), None
-    runs: list[Run] = []
+    runs: list[DemoRun] = []
     for seed in range(seeds):
         for name, (spec, lr) in specs.items():
-            runs.append(Run(name, lr, train(replace(spec, seed=seed))))
+            runs.append(DemoRun(name, lr, train(replace(spec, seed=seed))))
             on_run(runs)
     return runs
 
@@ -188,7 +188,7 @@ def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
     return min(LR_GRID, key=loss)
 
 
-def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
+def summarise(runs: list[DemoRun], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
     """One row per schedule: last-epoch accuracy and loss on test data, over the seeds."""
     rows = []
     for name in dict.fromkeys(run.schedule for run in runs):
@@ -208,7 +208,9 @@ def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str
     return rows
 
 
-def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, settings: Settings) -> None:
+def write_record(
+    path: Path, runs: list[DemoRun], learned: Mapping[str, Schedule], epochs: int, settings: Settings
+) -> None:
     """What was run, where, and all results so far."""
     record = {
         "task": "scikit-learn digits, small CNN, SGD",

@@ -21,7 +21,7 @@ from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table.file import PARTS, Row, Table
+from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
 
 HORIZON = HorizonSpec(task_options={"classes": [0, 1]}, generations=2, tasks=1, members=2, hidden=4, held_out=1)
 SPEC = tiny(schedule="mlr-snet", schedule_options={"every": 10, "hidden": 4})
@@ -153,7 +153,7 @@ def test_a_sealed_file_is_read_by_torch_and_by_numpy_and_one_without_a_seal_by_t
     state = torch.load(folder / records.CHECKPOINT, weights_only=True)
     torch.save(state, folder / records.CHECKPOINT)  # as earlier versions wrote it
     assert checkpoint.read(folder)["training"]["step"] == state["training"]["step"]
-    Table(["each|1|0|0"]).save(tmp_path / "table.npz")
+    TrainingTable(["each|1|0|0"]).save(tmp_path / "table.npz")
     with np.load(tmp_path / "table.npz") as kept:
         assert kept["columns"].tolist() == ["each|1|0|0"]
 
@@ -244,10 +244,10 @@ def test_a_damaged_schedule_of_a_run_is_named_and_its_copy_is_used(damage, whole
 
 
 def filled(rows):
-    table = Table(["absolute|0.1|0|0|1"])
+    table = TrainingTable(["absolute|0.1|0|0|1"])
     for number in range(rows):
         arrays = (np.full(shape, number, np.float32) for shape in ((1,), (1, 10)))
-        table.add(Row({"number": number}, {"depth": 2}, *arrays))
+        table.add(TrainingRow({"number": number}, {"depth": 2}, *arrays))
     return table
 
 
@@ -260,12 +260,14 @@ def test_a_damaged_table_is_named_and_the_one_before_it_is_used(damage, tmp_path
     with pytest.warns(
         UserWarning, match=r"table.npz \(.*\) is damaged; going on from the one before, .*table.previous.npz"
     ):
-        found = Table.load(path)
+        found = TrainingTable.load(path)
     assert found.numbers == {0, 1}
     filled(3).save(path)
-    assert Table.load(previous(path)).numbers == {0, 1}  # the damaged one did not take its place
+    assert TrainingTable.load(previous(path)).numbers == {0, 1}  # the damaged one did not take its place
     for name in PARTS:
-        np.testing.assert_array_equal(np.array(getattr(Table.load(path), name)), np.array(getattr(filled(3), name)))
+        np.testing.assert_array_equal(
+            np.array(getattr(TrainingTable.load(path), name)), np.array(getattr(filled(3), name))
+        )
 
 
 # Whole trainings

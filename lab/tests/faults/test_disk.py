@@ -17,7 +17,7 @@ from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.file import TrainingTable
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import draw
 from mlrsnet_lab.watch import Watcher
@@ -131,7 +131,7 @@ def test_a_read_only_folder_is_told_and_left_alone(tmp_path):
         lambda: run(tiny(), tmp_path, Settings(device="cpu")),
         lambda: fill(tmp_path / "table.npz", [draw(0)], ()),
         lambda: Schedule(LSTMNet(2)).save(tmp_path / "a.safetensors"),
-        lambda: Table([]).save(tmp_path / "table.npz"),
+        lambda: TrainingTable([]).save(tmp_path / "table.npz"),
     ):
         with pytest.raises(PermissionError, match=CLOSED):
             write()

@@ -21,12 +21,12 @@ from mlrsnet_lab.meta_training import learn_greedy, learn_horizon
 from mlrsnet_lab.report.tables import newest
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table import fill as filling
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import PARTS, Row, Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import draw
 
-COLUMN = Column("absolute", 0.1)
+COLUMN = Sizing("absolute", 0.1)
 KINDS = [draw(number) for number in range(3)]
 
 
@@ -36,7 +36,7 @@ def quick(monkeypatch):
 
     def row(where, kind, *others):
         arrays = (np.full(shape, kind.number, np.float32) for shape in ((1,), (1, 10)))
-        return Row(kind.to_dict(), {}, *arrays)
+        return TrainingRow(kind.to_dict(), {}, *arrays)
 
     monkeypatch.setattr(filling, "train_row", row)
 
@@ -51,7 +51,7 @@ def test_a_stop_keeps_every_row_that_is_done_and_the_same_call_goes_on(number, t
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(KeyboardInterrupt):
         fill(tmp_path / "table.npz", KINDS, [COLUMN], on_row=stop)
-    assert Table.load(tmp_path / "table.npz").numbers == {0, 1}
+    assert TrainingTable.load(tmp_path / "table.npz").numbers == {0, 1}
     whole = fill(tmp_path / "whole.npz", KINDS, [COLUMN])
     parts = fill(tmp_path / "table.npz", KINDS, [COLUMN])
     for name in PARTS:
@@ -144,5 +144,5 @@ def test_a_file_from_the_future_is_replaced_like_any_other(tmp_path):
     filled(1).save(path)
     os.utime(path, (4e9, 4e9))
     filled(2).save(path)
-    assert Table.load(path).numbers == {0, 1}
-    assert Table.load(previous(path)).numbers == {0}
+    assert TrainingTable.load(path).numbers == {0, 1}
+    assert TrainingTable.load(previous(path)).numbers == {0}

@@ -10,8 +10,8 @@ import torch
 from mlrsnet_lab import checks
 from mlrsnet_lab.devices import resolve
 from mlrsnet_lab.executors.crew import RETRIES, Counts, Crew, Workers
+from mlrsnet_lab.executors.local import LocalWorkers
 from mlrsnet_lab.executors.on_ray import RayWorkers
-from mlrsnet_lab.executors.processes import Processes
 
 LOCAL, RAY = "local", "ray"
 ONLY_RAY = ("address", "cpus", "gpus")
@@ -67,7 +67,7 @@ class Executor:
 
 
 def _processes(devices: Sequence[str]) -> Workers:
-    return Processes(devices, threads=max(1, (os.cpu_count() or 1) // len(devices)))
+    return LocalWorkers(devices, threads=max(1, (os.cpu_count() or 1) // len(devices)))
 
 
 def local_devices(device: str, jobs: int | None) -> list[str]:

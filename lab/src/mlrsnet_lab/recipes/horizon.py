@@ -17,7 +17,7 @@ GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
-class Scale:
+class Setup:
     """What a scale changes."""
 
     column: str
@@ -28,9 +28,9 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale("Digits", "digits", "small_cnn", epochs=5, batch_size=32),
-    "short": Scale("CIFAR-10", "cifar10", "resnet18", epochs=30),
-    "paper": Scale("CIFAR-10", "cifar10", "resnet18", epochs=200),
+    "smoke": Setup("Digits", "digits", "small_cnn", epochs=5, batch_size=32),
+    "short": Setup("CIFAR-10", "cifar10", "resnet18", epochs=30),
+    "paper": Setup("CIFAR-10", "cifar10", "resnet18", epochs=200),
 }
 
 

@@ -14,7 +14,7 @@ from mlrsnet_lab.demo import (
     FULL_HORIZON,
     LR_GRID,
     RECORD,
-    Run,
+    DemoRun,
     learn_both,
     num_trainings,
     schedule_files,
@@ -75,7 +75,7 @@ class Counter(Watcher):
         """Count a training."""
         self.progress.advance(self.bar)
 
-    def on_run(self, runs: list[Run]) -> None:
+    def on_run(self, runs: list[DemoRun]) -> None:
         """Show the seed."""
         self.progress.update(self.bar, description=f"seed {runs[-1].record.spec['seed'] + 1} of {self.seeds}")
 
@@ -99,7 +99,7 @@ def transfer_table(before: Comparison, found: Comparison) -> Table:
     return result
 
 
-def demo_table(runs: list[Run], learned: dict[str, Schedule]) -> Table:
+def demo_table(runs: list[DemoRun], learned: dict[str, Schedule]) -> Table:
     """The rows of `summarise`."""
     seeds = len({run.record.spec["seed"] for run in runs})
     result = Table(

@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from mlrsnet_lab.board import Board, MetaTrainingBoard
+from mlrsnet_lab.board import Board
 from mlrsnet_lab.horizon import Comparison, HorizonTrainer
+from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec, MetaSpec
 from mlrsnet_lab.meta_training import before_this_process, learn_greedy, learn_horizon
 from mlrsnet_lab.screen.progress import Bar, bars

@@ -9,7 +9,7 @@ from mlrsnet_lab import checks
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table.columns import grid
 from mlrsnet_lab.table.compare import compare
-from mlrsnet_lab.table.file import Table, merged
+from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import FAMILIES, ROWS, Kind, draw
 
@@ -56,7 +56,7 @@ def show_fill(
 
 def show_laws(files: Sequence[Path]) -> None:
     """Every law, its mean and median gap on families it was not fitted on, and its exponents."""
-    table = merged([Table.load(file) for file in files])
+    table = merged([TrainingTable.load(file) for file in files])
     print(f"{len(table)} trainings\n{'mean':>7} {'median':>7} {'worst':>7}  law")
     for law in compare(table):
         print(f"{law.mean:7.4f} {law.median:7.4f} {law.worst:7.2f}  {law.name}{law.in_words()}")

@@ -24,7 +24,7 @@ def show_train(spec: RunSpec, out: Path | None, settings: Settings) -> None:
     """One training with a progress bar."""
     folder = out or run_folder(spec)
     with _resumable(folder, settings), bars(Console()) as progress:
-        watched = replace(settings, watch=watchers(progress, settings, Sizes()))
+        watched = replace(settings, watch=watchers(progress, settings, DataSizes()))
         outcome = train_all([Planned(spec, folder, "training")], watched)
     _show(outcome)
 
@@ -36,7 +36,7 @@ def show_resume(folder: Path, settings: Settings) -> None:
     _show(outcome)
 
 
-class Sizes(Watcher):
+class DataSizes(Watcher):
     """Prints how much data there is, above the bar."""
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:

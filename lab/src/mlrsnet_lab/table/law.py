@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import TrainingTable
 
 NEAR_0, LARGEST = 0.05, 9.0
 """Keep trainings that end near a loss of 0, and those that diverge, from dominating the mean."""
@@ -56,18 +56,18 @@ class Response:
         return self.at(log_sizes + around).mean(0)
 
 
-def gaps(table: Table) -> np.ndarray:
+def gaps(table: TrainingTable) -> np.ndarray:
     """(rows, columns) log gap to the best absolute decay of each training."""
     fitness = np.minimum(np.nan_to_num(np.array(table.fitness), nan=LARGEST, posinf=LARGEST), LARGEST)
-    absolute = [Column.parse(name).structure == "absolute" for name in table.columns]
+    absolute = [Sizing.parse(name).structure == "absolute" for name in table.columns]
     best = fitness[:, absolute].min(axis=1, keepdims=True)
     found: np.ndarray = np.log((fitness + NEAR_0) / (best + NEAR_0))
     return found
 
 
-def responses(table: Table) -> dict[tuple[str, float, float], Response]:
+def responses(table: TrainingTable) -> dict[tuple[str, float, float], Response]:
     """By structure, fall and rise; only those with at least three sizes."""
-    found, columns = gaps(table), [Column.parse(name) for name in table.columns]
+    found, columns = gaps(table), [Sizing.parse(name) for name in table.columns]
     groups: dict[tuple[str, float, float], list[int]] = {}
     for place, column in enumerate(columns):
         groups.setdefault((column.structure, column.fall, column.rise), []).append(place)
@@ -94,7 +94,7 @@ FEATURES: dict[str, Known] = {
 """What a law may know before the training, as logarithms that are 0 for an ordinary one."""
 
 
-def features(table: Table, names: Sequence[str]) -> Tensor:
+def features(table: TrainingTable, names: Sequence[str]) -> Tensor:
     """(rows, 1 + names): a constant and some of `FEATURES`."""
     known = list(zip(table.kinds, table.facts, strict=True))
     columns = [torch.tensor([FEATURES[name](kind, facts) for kind, facts in known]) for name in names]

@@ -26,7 +26,7 @@ class _Child:
     connection: Connection
 
 
-class Processes:
+class LocalWorkers:
     """As many processes as `devices`, started when first needed.
 
     Args:

@@ -18,6 +18,7 @@ import argparse
 import gc
 import json
 import platform
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import prodigyopt
 import schedulefree
 import torch
@@ -91,13 +93,42 @@ def interleaved(
     return {name: median(values) for name, values in timings.items()}
 
 
-@dataclass(frozen=True)
+def in_turns(
+    calls: dict[str, Callable[[], Any]], repeats: int, rounds: int, before: Callable[[], None]
+) -> dict[str, np.ndarray]:
+    """Microseconds of each call in every round. In a round all are timed once, in a new order."""
+    timings: dict[str, list[float]] = {name: [] for name in calls}
+    chance = random.Random(0)
+    for turn in range(rounds + 1):
+        for name in chance.sample(list(calls), len(calls)):
+            before()
+            took = microseconds(calls[name], repeats)
+            if turn:  # the first warms up
+                timings[name].append(took)
+    return {name: np.array(found) for name, found in timings.items()}
+
+
+def median_error(values: np.ndarray) -> float:
+    """Standard error of a median, by the bootstrap."""
+    chosen = np.random.default_rng(0).integers(len(values), size=(1000, len(values)))
+    return float(np.median(values[chosen], axis=1).std())
+
+
+@dataclass
 class Training:
-    """A model with one batch, on which every optimizer takes its steps."""
+    """A model with one batch, on which every optimizer takes its steps: where weights lie in memory changes times a little."""
 
     model: nn.Module
     inputs: torch.Tensor
     targets: torch.Tensor
+
+    def __post_init__(self) -> None:
+        self._start = [weight.detach().clone() for weight in self.model.parameters()]
+
+    @torch.no_grad()
+    def begin_again(self) -> None:
+        for weight, start in zip(self.model.parameters(), self._start, strict=True):
+            weight.copy_(start)
 
     def loss(self) -> torch.Tensor:
         return nn.functional.cross_entropy(self.model(self.inputs).flatten(0, -2), self.targets.flatten())
@@ -126,7 +157,7 @@ def gpt() -> Training:
     return Training(model, torch.randint(65, (8, 64)), torch.randint(65, (8, 64)))
 
 
-TRAININGS = {"mlp": (mlp, 30, 60), "cnn": (cnn, 2, 40), "gpt": (gpt, 1, 15)}
+TRAININGS = {"mlp": (mlp, 30, 200), "cnn": (cnn, 2, 100), "gpt": (gpt, 1, 30)}
 """Name: (training, steps in a timing, timings)."""
 
 
@@ -170,7 +201,7 @@ def held(kind: str, make: Callable[[], Training]) -> int:
     step = under(kind, training)
     for _ in range(3):
         step()
-    own = [training.inputs, training.targets, *training.model.buffers()]
+    own = [training.inputs, training.targets, *training.model.buffers(), *training._start]
     for weight in training.model.parameters():
         own += [weight, weight.grad]
     known = {one.untyped_storage().data_ptr() for one in own if one is not None}
@@ -188,12 +219,15 @@ def on_cpu(name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     empty = held("cosine", lambda: Training(nn.Linear(1, 1), torch.ones(1, 1), torch.zeros(1, dtype=torch.int64)))
     kept = {kind: held(kind, make) - empty for kind in KINDS}
-    times = interleaved({kind: under(kind, make()) for kind in KINDS}, repeats, rounds, wait=lambda: None)
+    training = make()
+    calls = {kind: under(kind, training) for kind in KINDS}
+    times = in_turns(calls, repeats, rounds, before=training.begin_again)
     ratios = {kind: times[kind] / times["cosine tensor" if kind.endswith("tensor") else "cosine"] for kind in KINDS}
     return {
-        "weights": make().weights,
-        "cosine_us": times["cosine"],
-        "ratio": ratios,
+        "weights": training.weights,
+        "cosine_us": float(np.median(times["cosine"])),
+        "ratio": {kind: float(np.median(found)) for kind, found in ratios.items()},
+        "standard_error": {kind: median_error(found) for kind, found in ratios.items()},
         "kept_bytes": kept,
         "added_bytes": {kind: kept[kind] - kept["cosine"] for kind in KINDS},
     }

@@ -31,7 +31,7 @@ PUBLIC = (
 
 DOCTEST = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)+", flags=re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|lab|examples)\b[^)#]*)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)((?:results|src|lab|examples)/[^)#]*)\)")
 REPORT = "report.html"
 _linked: set[Path] = set()
 

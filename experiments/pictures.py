@@ -15,6 +15,7 @@ from experiments import (
     width_of_minima,
 )
 from experiments.results import ROOT
+from lab.studies.sweeps import pictures as sweeps
 
 PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
@@ -27,6 +28,7 @@ DRAW: dict[str, Callable[[Path], None]] = {
     "transfers.png": transfers.draw,
     "lstm_or_mlp.png": lstm_or_mlp.draw,
     "width.png": width_of_minima.draw,
+    **sweeps.DRAW,
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean, median, stdev
 
 from experiments import drawing, markdown, results
-from mlrsnet_lab.recipes.proof import KINDS, TIMES, VALIDATED
+from mlrsnet_lab.recipes.proof import KINDS, TIMES, UNTOLD, VALIDATED
 from mlrsnet_lab.records import DIVERGED, Record
 from mlrsnet_lab.report.tables import Row
 
@@ -29,6 +29,7 @@ USUAL, NOTHING = "Cosine 1x", "doing nothing"
 RIGHT = 1.6
 MARKS = (
     ("o", "tab:blue", 60),
+    (".", "tab:cyan", 40),
     ("|", "black", 90),
     ("x", "tab:red", 30),
     ("^", "tab:green", 24),
@@ -177,8 +178,9 @@ def validated(folder: str = FOLDER) -> list[str]:
 
 HEADS = {
     "Universal": "default",
+    UNTOLD: "default, without losses",
     USUAL: "cosine, usual LR",
-    "Universal LSTM": "version 1",
+    "Universal LSTM": "`universal-lstm`",
     "Schedule-Free": "Schedule-Free",
     "Prodigy": "Prodigy",
     "One relative size": "one relative size",
@@ -187,7 +189,7 @@ HEADS = {
 
 
 def readme(folder: str = FOLDER) -> list[str]:
-    """The default beside a cosine at its usual LR, version 1 and two rivals."""
+    """The default with and without losses, beside a cosine at its usual LR, its first version and rivals."""
     found = _by_task(folder)
     shown = {head: name for head, name in HEADS.items() if any(head in row for row in found.values())}
     lines = [

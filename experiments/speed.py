@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from experiments import markdown, results
 from mlrsnet_lab.recipes import time as time_recipe
@@ -108,19 +109,62 @@ def loop_cost() -> list[str]:
     return [*loops(), "", *markdown.table(["", "ratio"], more), "", links]
 
 
+STEPS = {
+    "default": "the default",
+    "untold": "the default, without losses",
+    "default tensor": "the default, tensor LRs",
+    "lstm": "the paper's network",
+    "schedule-free": "Schedule-Free's AdamW",
+    "prodigy": "Prodigy's AdamW",
+}
+"""What `benchmarks/step_overhead.py` calls them, in words."""
+
+SIZES = {"mlp": "MLP", "cnn": "CNN", "gpt": "GPT"}
+
+
 def step_cost() -> list[str]:
-    """What a network's LR adds to a training step."""
-    cpu = results.data("step_overhead/cpu.json")["cpu"]
-    lines = [
-        [
-            "float LR, small CNN, batch 64",
-            cpu["device"],
-            f"{cpu['learned_us']:.0f} us",
-            f"{100 * cpu['learned_over_training_step']:.1f} %",
-            _link("step_overhead/cpu.json"),
-        ]
+    """A training step against the same one of AdamW under a cosine, and what is kept beyond it."""
+    path = "step_overhead/cpu.json"
+    record = results.data(path)
+    found = record["cpu"]
+    heads = [f"{name}, {_rounded(found[key]['weights'])} weights" for key, name in SIZES.items()]
+    times = (
+        [words, *(f"{found[key]['ratio'][kind]:.2f} ± {found[key]['standard_error'][kind]:.2f}" for key in SIZES)]
+        for kind, words in STEPS.items()
+    )
+    kept = ([words, *(_bytes(found[key]["added_bytes"][kind]) for key in SIZES)] for kind, words in STEPS.items())
+    return [
+        *markdown.table([f"step / AdamW's under a cosine, {found['device']}", *heads], times),
+        "",
+        *markdown.table(["memory beyond AdamW's", *heads], kept),
+        "",
+        f"{_counted(record['counts'])} {_link(path)}.",
     ]
-    return markdown.table(["", "device", "a learned LR adds", "of the training step", "record"], lines)
+
+
+def _rounded(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count >= 1e5 else f"{count:,}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.0f} kB"
+
+
+def _counted(counts: dict[str, Any]) -> str:
+    """Functions and files that a step and a construction enter, and calls of torch, over the optimizers."""
+    step, made = ([one[key] for one in counts.values()] for key in ("step", "construction"))
+    calls = [one["aten_calls"] for one in counts.values()]
+    return (
+        f"A step enters {_range(one['functions'] for one in step)} functions of the library in "
+        f"{_range(one['files'] for one in step)} files, a construction {_range(one['functions'] for one in made)} in "
+        f"{_range(one['files'] for one in made)}; it makes {_range(calls)} calls of torch, for "
+        f"{next(iter(counts.values()))['large_matrices']} large matrices."
+    )
+
+
+def _range(values: Iterable[int]) -> str:
+    found = sorted(set(values))
+    return f"{found[0]} to {found[-1]}" if len(found) > 1 else str(found[0])
 
 
 def meta_cost() -> list[str]:

@@ -31,6 +31,7 @@ import argparse
 import importlib
 import json
 import lzma
+import math
 import sys
 import time
 import warnings
@@ -48,15 +49,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
-from mlrsnet import _groups, sensors
-from mlrsnet._driver import Driver
+from mlrsnet import LearnedLR, _groups, sensors
+from mlrsnet._driver import Driver, driver_of
 from mlrsnet._numbers import Limits
+from mlrsnet.card import versions
 from mlrsnet.default import Default
 from mlrsnet.law import Facts
+from mlrsnet_lab.records.revision import commit
 
 RECORD = Path(__file__).parents[1] / "results" / "lockstep" / "lockstep.json"
 STEPS, NEAR = 250, 0.05
-VOCABULARY, WORDS, WIDTH = 5_000, 50_000, 512
+VOCABULARY, WORDS, WIDTH, EMBEDDING_STEPS = 5_000, 50_000, 512, 100
 LR = 0.1
 """Of optimizers before the first step; it does not matter."""
 
@@ -264,6 +267,15 @@ class Bag(nn.Module):
         return self.out(self.embedding(x))  # type: ignore[no-any-return]
 
 
+def zipf(batch: int = 32, length: int = 64) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Bags of words as frequent as in a text: word n comes with a probability ~ 1 / n. Their classes are random."""
+    random, chances = torch.Generator().manual_seed(1), 1 / torch.arange(1, WORDS + 1)
+    words = torch.multinomial(chances, EMBEDDING_STEPS * batch * length, replacement=True, generator=random)
+    bags = words.view(EMBEDDING_STEPS, batch, length)
+    classes = torch.randint(20, (EMBEDDING_STEPS, batch), generator=random)
+    return lambda step: (bags[step], classes[step])
+
+
 def exact(weights: list[Tensor], before: list[Tensor], shrink: list[float], lr: float) -> float:
     """x from all entries."""
     moved = length = 0.0
@@ -274,18 +286,70 @@ def exact(weights: list[Tensor], before: list[Tensor], shrink: list[float], lr: 
     return moved / length
 
 
+def sampled_embedding(kind: str) -> dict[str, Any]:
+    """The running mean of |step| / |weights| as the sensor has it, one entry of 6,000, and from all entries."""
+    torch.manual_seed(0)
+    model, batch_of, begin = Bag(), zipf(), time.perf_counter()
+    optimizer = OPTIMIZERS[kind](model.parameters(), lr=LR)
+    lr = LearnedLR(optimizer, total_steps=EMBEDDING_STEPS)
+    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
+    places = [place for place, weight in enumerate(model.parameters()) if weight.ndim >= 2]
+    driver, means, errors = driver_of(optimizer), np.zeros(2), []
+    assert driver is not None
+    for step in range(EMBEDDING_STEPS):
+        words, classes = batch_of(step)
+        optimizer.zero_grad()
+        cross_entropy(model(words), classes).backward()
+        before = [weight.detach().clone() for weight in matrices]
+        optimizer.step()
+        driver.settle()
+        shrink = [driver.sensor.known[place] for place in places]  # type: ignore[attr-defined]
+        found = exact([weight.detach() for weight in matrices], before, shrink, float(lr.get_last_lr()[0]))
+        keep = min(step / (step + 1), 1 - 10 / EMBEDDING_STEPS)
+        means = keep * means + (1 - keep) * np.array([driver.sensor.x, found])
+        errors.append(abs(0.5 * math.log(means[0] / means[1])))
+    return {
+        "weights": sum(weight.numel() for weight in model.parameters()),
+        "steps": EMBEDDING_STEPS,
+        "mean": float(np.mean(errors)),
+        "worst": float(np.max(errors)),
+        "seconds": time.perf_counter() - begin,
+    }
+
+
 def main() -> None:
-    """Compare, and write the record."""
+    """Compare, and write the record after each training."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="the folder src of a checkout of 239a254")
     parser.add_argument("data", type=Path, help="a folder with tinyshakespeare/input.txt and ptb/train.txt")
+    parser.add_argument("--out", type=Path, default=RECORD)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    old, found = load_old(arguments.source), {}
+    old = load_old(arguments.source)
+    record: dict[str, Any] = {
+        "old": "239a254",
+        "commit": commit(),
+        "versions": versions(),
+        "trainings": {},
+        "embedding": {},
+    }
     for name, kind, model, loss_of in tasks(arguments.data):
-        found[f"{name}, {kind}"] = one = compare(old, model, loss_of, kind, STEPS)
-        print(f"{name}, {kind}: {json.dumps(one)}", flush=True)
+        record["trainings"][f"{name}, {kind}"] = compare(old, model, loss_of, kind, STEPS)
+        write(arguments.out, record)
+    for kind in ("SGD", "AdamW"):
+        record["embedding"][kind] = sampled_embedding(kind)
+        write(arguments.out, record)
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """The record so far."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(
+        *(f"{kind}: {list(found)[-1:]}" for kind, found in record.items() if kind in ("trainings", "embedding")),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

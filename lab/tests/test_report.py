@@ -649,12 +649,7 @@ def test_names_that_never_meet_do_not_use_up_colours(tmp_path):
 def test_the_report_does_not_load_what_trains():
     code = "import sys, mlrsnet_lab.report; print([name for name in sys.modules if name.startswith('mlrsnet_lab.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    named = {
-        "methods",
-        "optimizers",
-        "baselines",
-        "options",
-    }  # which options a schedule has, and what they are unless given
+    named = {"methods", "optimizers", "baselines", "options"}  # which options a schedule has, and what they are
     assert set(re.findall(r"mlrsnet_lab\.(\w+)", loaded)) == {"checks", "records", "report", "sheets", *named}
 
 

@@ -52,11 +52,11 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     Gains of norms are found by their values, since an optimizer knows no layers: a new one is all ones, a used one varies a little
     around a mean that is far from 0. A network with more used than new ones was trained before.
 
-    >>> norm = torch.nn.BatchNorm1d(16)
-    >>> read_facts([torch.zeros(16, 3), norm.weight, norm.bias])[:4]
+    >>> norm, layer = torch.nn.BatchNorm1d(16), torch.nn.Linear(3, 16)
+    >>> read_facts([layer.weight, norm.weight, norm.bias])[:4]
     (1, 80, 1, False)
-    >>> used = torch.linspace(0.5, 1.5, 16)
-    >>> read_facts([torch.zeros(16, 3), used]).is_trained, read_facts([torch.nn.Linear(3, 16).bias]).is_trained
+    >>> used = torch.nn.Parameter(torch.linspace(0.5, 1.5, 16))
+    >>> read_facts([layer.weight, used]).is_trained, read_facts([layer.bias]).is_trained
     (True, False)
     """
     matrices = parameters = new = used = 0

@@ -158,7 +158,8 @@ def test_links_of_made_tables_fit_the_page(tmp_path, monkeypatch):
 
 
 def test_importing_the_experiments_reads_no_record(tmp_path):
-    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    for folder in ("experiments", "lab/studies"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     result = subprocess.run(
         [sys.executable, "-c", "import experiments.__main__"], cwd=tmp_path, capture_output=True, text=True
     )

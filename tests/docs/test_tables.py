@@ -32,7 +32,7 @@ def leave(results):
         folder, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", best=None, **data
     ):
         name, scale = ("table1", "paper") if folder == "large" else folder.replace("_", "-").rsplit("-", 1)
-        plan = RECIPES[name].describe(scale, [0])
+        plan = RECIPES[name].sheet(scale, [0]).to_dict()
         result = {} if last is None else {"last": last, "best": best or last + 1}
         schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal LSTM") else "fixed"
         told = {

@@ -1,0 +1,215 @@
+"""One picture for each source, drawn from its record."""
+
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+from PIL import Image
+
+from lab.studies.sweeps.records import read
+
+COLOURS = 48
+"""Of a picture: enough for lines and dots, and a third of the bytes."""
+
+OURS, BEST, FAINT = "tab:red", "tab:blue", "0.6"
+
+
+def step_law(path: Path) -> None:
+    """Best r of each cell beside the law, and beside powers of size and batch."""
+    record = read("steplaw")
+    figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
+    for key, colour, name in (("dense", BEST, "dense"), ("experts", "tab:orange", "mixtures of experts")):
+        cells = _inside(record[key]["cells"])
+        left.plot([one["law"] for one in cells], [one["best"] for one in cells], ".", color=colour, label=name)
+    cells = _inside(record["dense"]["cells"])
+    batches = sorted({one["batch"] for one in cells})
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, len(batches)))
+    for batch, colour in zip(batches, colours, strict=True):
+        some = [one for one in cells if one["batch"] == batch]
+        label = f"{batch / 1000:.0f}" if batch in (batches[0], batches[len(batches) // 2], batches[-1]) else None
+        right.plot([one["law"] for one in some], [one["best"] for one in some], ".", color=colour, label=label)
+    for axes in (left, right):
+        _diagonal(axes, [one["law"] for key in ("dense", "experts") for one in record[key]["cells"]])
+        _logs(axes, "r of the law", "best r" if axes is left else "")
+    left.legend(fontsize=8, frameon=False)
+    right.legend(fontsize=8, frameon=False, title="dense, thousand tokens a step", title_fontsize=8)
+    _save(figure, path)
+
+
+def marin(path: Path) -> None:
+    """The tuned LRs of eleven optimizers, and what they are as relative steps; AdamH's by steps."""
+    tuned = read("marin")["tuned"]
+    figure, (left, middle, right) = _new(1, 3, (11, 3.8))
+    names = sorted({one["optimizer"] for one in tuned})
+    for axes, key, label in ((left, "lr", "tuned LR"), (middle, "r", "the same as r")):
+        for place, name in enumerate(names):
+            values = [one[key] for one in tuned if one["optimizer"] == name]
+            axes.plot(values, [place] * len(values), "|", color=BEST, markersize=9)
+        axes.set_yticks(range(len(names)), names if axes is left else [])
+        _logs(axes, label, "", y=False)
+        axes.set_xlim((3e-4, 3e-2) if axes is left else (5e-3, 0.5))
+    for law in {one["law"] for one in tuned}:
+        middle.axvline(law, color=OURS, linewidth=0.6, alpha=0.5)
+    middle.text(0.013, len(names) - 0.4, "the law", color=OURS, ha="center", fontsize=8)
+    for group, some in sorted(
+        _by_group(_inside(read("adamh")["cells"])).items(), key=lambda one: one[1][0]["name"].zfill(30)
+    ):
+        right.plot(
+            [one["steps"] for one in some], [one["best"] for one in some], ".-", label=group.removeprefix("AdamH, ")
+        )
+    _logs(right, "steps", "best r of AdamH")
+    right.legend(fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def deberta(path: Path) -> None:
+    """The share of fine-tunings that fail, and the median accuracy, by LR."""
+    record = read("deberta")["models"]
+    figure, (top, bottom) = _new(2, 1, (7, 4.8), sharex=True)
+    for model, colour in zip(record, (BEST, "tab:orange"), strict=True):
+        parts = record[model]["by LR"]
+        middles = [(part["from"] * part["to"]) ** 0.5 for part in parts]
+        top.plot(
+            middles, [100 * part["failed 0.6"] / part["trainings"] for part in parts], "o-", color=colour, label=model
+        )
+        bottom.plot(middles, [100 * part["accuracy"] for part in parts], "o-", color=colour)
+        rules = {rule["rule"]: rule["lr"] for rule in record[model]["rules"]}
+    for axes in (top, bottom):
+        for rule, colour in (("the law", OURS), ("a tenth of the law", OURS), ("a distance of 0.03", "tab:green")):
+            axes.axvline(rules[rule], color=colour, linestyle="--", linewidth=1)
+        _logs(axes, "", "", y=False)
+    for rule in ("the law", "a tenth of the law", "a distance of 0.03"):
+        top.text(rules[rule] * 0.95, 60, rule, ha="right", va="top", fontsize=8)
+    top.set_ylabel("fail (%)")
+    bottom.set(ylabel="median accuracy (%)", ylim=(84, 91), xlabel="LR")
+    top.legend(fontsize=8, frameon=False, loc="upper left")
+    _save(figure, path)
+
+
+def resnet(path: Path) -> None:
+    """Errors of a ResNet-18 by the relative step that was logged."""
+    record = read("resnet")
+    figure, axes = _new(1, 1, (6, 3.6))
+    for cell, style in zip(record["cells"], ("o-", "o--", "s-", "s--"), strict=True):
+        curve = np.array(cell["curve"])
+        axes.plot(
+            curve[:, 0],
+            100 * curve[:, 1],
+            style,
+            color=BEST if "adamw" in cell["name"] else "tab:orange",
+            label=cell["name"],
+        )
+    axes.axvline(record["cells"][0]["law"], color=OURS, linestyle="--")
+    axes.text(record["cells"][0]["law"] * 1.1, 48, "the law", color=OURS, fontsize=8)
+    _logs(axes, "r, from lengths that were logged", "error at the end (%)", y=False)
+    axes.set(xlim=(1e-4, 0.3), ylim=(45, 102))
+    axes.legend(fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def adapters(path: Path) -> None:
+    """Best r of adapters by batch, rank and number of examples; CLIP's errors by LR."""
+    cells = _inside(read("lora")["Gemma"]["cells"])
+    figure, (left, middle, right) = _new(1, 3, (11, 3.6))
+    for group, some in _by_group([one for one in cells if "table" in one["name"]]).items():
+        left.plot(
+            [one["batch"] for one in some], [one["best"] for one in some], "o-", label=group.removeprefix("Adapters, ")
+        )
+    left.plot(*_law([one for one in cells if one["group"] == "Adapters, PiSSA"], "batch"), label="the law")
+    left.legend(fontsize=8, frameon=False)
+    ranks = sorted((one for one in cells if one["group"] == "Adapters, LoRA" and one["steps"] == 1562.5), key=_weights)
+    middle.plot([_weights(one) for one in ranks], [one["best"] for one in ranks], "o-", color=BEST)
+    middle.plot(*_law(ranks, "size"), label="the law")
+    middle.legend(fontsize=8, frameon=False)
+    _logs(left, "batch (100,000 examples)", "best r")
+    _logs(middle, "weights of the adapters, batch 64", "best r of LoRA")
+    (clip,) = read("clip")["cells"]
+    curve = np.array(clip["curve"])
+    right.plot(curve[:, 0], 100 * curve[:, 1], "o-", color=BEST)
+    right.axvline(clip["law"], color=OURS, linestyle="--")
+    right.text(clip["law"] * 0.9, 100 * curve[:, 1].max(), "the law", color=OURS, fontsize=8, ha="right")
+    _logs(right, "r, weights of 0.03 assumed", "error of a fine-tuned CLIP (%)", y=False)
+    _save(figure, path)
+
+
+def together(path: Path) -> None:
+    """The constant that each source wants under the law's form and under the proposed one."""
+    constants = read("joint")["followed"]["constants"]
+    figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
+    for axes, key, title in (
+        (left, "the law", "steps^-0.1 size^-0.19"),
+        (right, "all three", "steps^-0.2 size^-0.2 batch^0.15"),
+    ):
+        for place, one in enumerate(constants):
+            middle, spread = one[key]
+            axes.plot([middle * np.exp(-spread), middle * np.exp(spread)], [place] * 2, color=FAINT, linewidth=2)
+            axes.plot(middle, place, "o", color=BEST)
+        axes.axvline(0.13, color=OURS, linestyle="--", linewidth=1)
+        axes.set_title(title, fontsize=9)
+        axes.set_yticks(range(len(constants)), [f"{one['group']} ({one['cells']})" for one in constants])
+        _logs(axes, "constant; dashed: 0.13, small trainings", "", y=False)
+        axes.set_xlim(0.03, 1.0)
+    _save(figure, path)
+
+
+DRAW: dict[str, Callable[[Path], None]] = {
+    "sweeps_steplaw.png": step_law,
+    "sweeps_marin.png": marin,
+    "sweeps_deberta.png": deberta,
+    "sweeps_resnet.png": resnet,
+    "sweeps_adapters.png": adapters,
+    "sweeps_joint.png": together,
+}
+
+
+def _new(rows: int, columns: int, size: tuple[float, float], **how: Any) -> tuple[Figure, Any]:
+    matplotlib.use("Agg")
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **how)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=120)
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path, format="PNG", optimize=True)
+
+
+def _logs(axes: Any, x: str, y_label: str, y: bool = True) -> None:
+    axes.set(xscale="log", xlabel=x, ylabel=y_label, **({"yscale": "log"} if y else {}))
+    for axis in (axes.xaxis, *([axes.yaxis] if y else [])):
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+
+
+def _diagonal(axes: Any, values: Iterable[float]) -> None:
+    ends = [min(values := list(values)), max(values)]
+    axes.plot(ends, ends, color=OURS, linewidth=1)
+    axes.text(ends[1], ends[1] * 0.93, "the law", color=OURS, fontsize=8, ha="right", va="top")
+
+
+def _inside(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in cells if one["best"] is not None]
+
+
+def _by_group(cells: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in sorted(cells, key=lambda one: one["steps"]):
+        found.setdefault(one["group"], []).append(one)
+    return found
+
+
+def _law(cells: list[dict[str, Any]], fact: str) -> tuple[list[float], list[float], str]:
+    return [one[fact] for one in cells], [one["law"] for one in cells], "r--"
+
+
+def _weights(one: dict[str, Any]) -> float:
+    return float(one["size"])

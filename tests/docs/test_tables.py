@@ -172,8 +172,8 @@ def test_the_papers_numbers_stand_beside_ours(leave):
         "CIFAR-100, paper, 200 epochs, its own networks | CIFAR-100, 60 epochs, ours |"
     )
     assert cells(made, "Fixed") == ["87.69 ± 0.14", "87.00 (88.00)", "70.88 ± 0.12", "not run"]
-    notes = RECIPES["table2"].describe("short", [0])["notes"]
-    assert made[-len(notes) :] == notes
+    notes = RECIPES["table2"].sheet("short", [0]).notes
+    assert made[-len(notes) :] == list(notes)
 
 
 def test_of_corruptions_only_those_that_were_run_are_shown_and_the_data_are_described(leave):

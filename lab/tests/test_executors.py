@@ -16,6 +16,7 @@ from mlrsnet_lab.executors.local import LocalWorkers
 from mlrsnet_lab.executors.on_ray import _device, _room
 from mlrsnet_lab.recipes import RECIPES
 from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.watch import Watcher
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,23 @@ def test_a_campaign_in_two_processes_leaves_the_records_of_one(monkeypatch, tmp_
     assert comparable(tmp_path / "two") == comparable(tmp_path / "one")
     assert len(list((tmp_path / "data2" / "starts").iterdir())) == 1
     assert crew.counts.done == RUNS + 1  # the weights that two runs start from are made once
+
+
+class Caller(Watcher):
+    """Who called it."""
+
+    name = ""
+
+    def epoch(self, line, losses, lrs):
+        self.name = sys._getframe(1).f_code.co_qualname
+
+
+def test_a_run_in_this_process_calls_its_watchers_itself(monkeypatch, tmp_path):
+    caller = Caller()
+    monkeypatch.setitem(RECIPES, "mine", CAMPAIGN)
+    settings = Settings(device="cpu", watch=lambda planned: [caller])
+    run_recipe("mine", "smoke", tmp_path, settings, only=["Learns"])
+    assert caller.name == "Loop._end_epoch"
 
 
 def test_local_runs_are_packed_on_the_devices_there_are(monkeypatch):

@@ -10,6 +10,9 @@ VOID = frozenset({"img", "meta"})
 class Html(str):
     """Text that is HTML already."""
 
+    def __html__(self) -> str:
+        return self
+
 
 def safe(text: str) -> Html:
     """HTML as it is, anything else escaped.

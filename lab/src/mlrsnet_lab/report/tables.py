@@ -34,6 +34,11 @@ class Row:
         return self.name.startswith(LEARNED_ROW) or any(run.learned for run in self.runs)
 
     @property
+    def in_legend(self) -> str:
+        """Its name, and whether all of its runs go on."""
+        return self.name if any(run.record.ended for run in self.runs) else f"{self.name} (not finished)"
+
+    @property
     def counted(self) -> list[Run]:
         """The runs whose numbers enter the means."""
         return [run for run in self.runs if run.counts]

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
 from mlrsnet_lab.report import layout, studies
-from mlrsnet_lab.report.marks import dots, span, swatch
-from mlrsnet_lab.report.markup import Html
+from mlrsnet_lab.report.marks import dashes, ink, place, span
 from mlrsnet_lab.report.numbers import count_text, metric_text
 from mlrsnet_lab.report.pictures import Panel, Picture, meta_training, render, training, width
 from mlrsnet_lab.report.styles import Style, styles
@@ -21,32 +21,33 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 def page(report: Report) -> str:
     """The whole page; the same report gives the same text."""
-    place = Environment(loader=PackageLoader("mlrsnet_lab", "report"), autoescape=True, trim_blocks=True)
-    place.globals.update(
+    templates = Environment(loader=PackageLoader("mlrsnet_lab", "report"), autoescape=True, trim_blocks=True)
+    templates.globals.update(
         columns=layout.columns,
         count_text=count_text,
+        dashes=dashes,
         describe=layout.describe,
-        dots=dots,
         grid_columns=studies.columns,
         heading=layout.heading,
         how_to_read=layout.HOW_TO_READ,
         in_lines=in_lines,
+        ink=ink,
         meta_training=meta_training,
         metric_text=metric_text,
         panels=studies.panels,
+        place=place,
         policy=POLICY,
         rendered=rendered,
         shared=shared,
         span=span,
-        style=Html(Path(__file__).with_name("page.css").read_text()),
+        style=Markup(Path(__file__).with_name("page.css").read_text()),
         styles_of=styles_of,
-        swatch=swatch,
         training=training,
         whose=whose,
         width=width,
     )
     looks = styles(table.rows for section in report.sections for table in section.tables)
-    return place.get_template("page.html.jinja").render(report=report, looks=looks).lstrip() + "\n"
+    return templates.get_template("page.html.jinja").render(report=report, looks=looks).lstrip() + "\n"
 
 
 def rendered(panels: list[Panel]) -> list[Picture]:

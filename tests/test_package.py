@@ -54,7 +54,7 @@ def test_the_wheel_works_without_the_lab_packages(wheel, tmp_path):
     assert "core works True" in result.stdout, result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_wheel_works_in_an_empty_environment(wheel, tmp_path):
     """A new virtual environment with only the wheel and its dependencies. Downloads PyTorch."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "site"], check=True)

@@ -97,6 +97,7 @@ def campaign(monkeypatch, tmp_path):
     return tmp_path / "alone"
 
 
+@pytest.mark.nightly
 def test_workers_killed_at_random_leave_every_record_once_and_equal_to_an_undisturbed_run(workers, campaign, tmp_path):
     killer, crew = Killer(kills=2), Crew(workers)
     settings = Settings(root=tmp_path / "data2", checkpoint_seconds=0, watch=killer.watch)
@@ -120,6 +121,7 @@ class Stop(Watcher):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.nightly
 def test_after_ctrl_c_the_same_call_goes_on_to_the_same_records(workers, campaign, tmp_path):
     settings, crew = Settings(root=tmp_path / "data2", watch=lambda planned: [Stop(planned)]), Crew(workers)
     with pytest.raises(KeyboardInterrupt):
@@ -144,6 +146,7 @@ def kill_one_of_ours(name="ray::Worker.do"):
                 continue
 
 
+@pytest.mark.nightly
 def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_killed(workers, tmp_path):
     _, alone = learn(SPEC, tmp_path / "alone", Settings(device="cpu"))
     killer = threading.Thread(target=kill_one_of_ours, daemon=True)

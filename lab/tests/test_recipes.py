@@ -39,6 +39,11 @@ TABLE1 = [  # Table 1 of the paper, row by row: CIFAR-10 with ResNet-18, CIFAR-1
     ("RTHO", (92.60, 0.18), (72.32, 0.47)),
     ("MLR-SNet", (94.80, 0.10), (80.44, 0.17)),
 ]
+OFTEN = ("table1", "table3", "transfer", "horizon", "proof")
+"""Recipes that differ in kind: pictures, text, runs that need others, whole trainings, choices. The rest are run every night."""
+
+RARELY = sorted(set(RECIPES) - set(OFTEN))
+
 COSINES = ["Cosine, warm-up", "Cosine from 1, warm-up"]
 BESIDE = [*COSINES, "MLR-SNet, T_val 300", "MLR-SNet, the authors' program", "Authors' checkpoints", "Universal LSTM"]
 BESIDE += ["Authors' checkpoints, gamma once", "Authors' checkpoints, their gamma"]
@@ -698,7 +703,7 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
 
 
 @pytest.mark.filterwarnings("ignore:a loss was far outside those")  # learned in a few steps on a few digits
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RARELY)])
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
     found = run_recipe(name, "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
@@ -723,6 +728,7 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
     assert all(f"| {escape(cell.row)} |" in text.read_text() for cell in cells)
 
 
+@pytest.mark.nightly
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):
     found = run_recipe(
         "table1",

@@ -135,6 +135,7 @@ def fault(attempt, command, step, rank, kind):
     return {"attempt": attempt, "command": list(COMMANDS).index(command), "step": step, "rank": rank, "kind": kind}
 
 
+@pytest.mark.nightly
 def test_killed_and_stopped_trainings_end_with_the_records_of_undisturbed_ones(pictures, texts, undisturbed, tmp_path):
     faults = [fault(0, "folder", 7, 0, "kill"), fault(1, "folder", 12, 0, "stop_torchrun")]
     torchrun(tmp_path, pictures, texts, "--max-restarts=3", faults=faults, code=1)
@@ -162,7 +163,7 @@ VIT = "train --model vit --optimizer adam --lr 0.003 --batch-size 60 --epochs 3 
 KILLED = {"whole": [], "killed": [fault(0, "folder", 27, 1, "kill")]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_three_processes_add_up_gradients_in_the_same_order_after_a_kill(pictures, texts, tmp_path):
     """Sums of three numbers depend on their order; DDP changes its own after the first step of a process."""
     for name, faults in KILLED.items():
@@ -173,7 +174,7 @@ def test_three_processes_add_up_gradients_in_the_same_order_after_a_kill(picture
     assert_same(whole, killed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_machines_go_on_after_a_kill_on_one_of_them(pictures, texts, tmp_path):
     """Two torchruns in place of machines. Only one of them counts the restart."""
     for name, faults in KILLED.items():
@@ -206,7 +207,7 @@ METHODS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_kind_of_method_trains_in_two_processes_as_in_one(pictures, tmp_path):
     specs = {name: RunSpec(**(LAYER_NORM | changes)) for name, changes in METHODS.items()}
     for name, spec in specs.items():

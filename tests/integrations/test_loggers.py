@@ -61,7 +61,9 @@ def kept(logger, lrs):
     return [float(np.float32(lr)) for lr in lrs] if logger == "tensorboard" else lrs
 
 
-@pytest.mark.parametrize("logger", ["tensorboard", "wandb", "mlflow"])
+@pytest.mark.parametrize(
+    "logger", ["tensorboard", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("wandb", "mlflow"))]
+)
 def test_the_example_logs_the_lr_of_every_step(logger, folder):
     pytest.importorskip(logger)
     used, printed = run("-c", RUN, EXAMPLES / f"log_{logger}.py")
@@ -80,6 +82,7 @@ def test_lightnings_monitor_logs_the_lr_of_the_step_before_to_every_logger(folde
         assert in_order(on_disk(logger, folder)["lr-SGD"])[1:] == kept(logger, used[:-1]), logger
 
 
+@pytest.mark.nightly
 def test_transformers_reports_the_lr_of_every_step_to_every_logger(folder):
     used, _ = run(log_everywhere.__file__, "transformers", *LOGGERS)
     assert len(set(used)) == 14

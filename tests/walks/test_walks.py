@@ -29,6 +29,11 @@ SEEDS = {
 }
 """Trainings of each; more where they vary more."""
 
+OFTEN = ("plain_adamw_language", "plain_adamw_table", "plain_sgd_classification")
+"""The rest are run every night."""
+
+RARELY = sorted(set(SEEDS) - set(OFTEN))
+
 SURE, SMALL = 4.0, 0.02
 """Noise is so many standard errors, and no less than 2 %, for which nobody would change a schedule."""
 
@@ -46,7 +51,7 @@ def test_no_script_of_the_folder_is_left_out():
     assert walks.names() == sorted(SEEDS)
 
 
-@pytest.mark.parametrize("name", SEEDS)
+@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RARELY)])
 def test_the_default_ends_as_well_as_a_cosine_at_the_usual_lr(name):
     if "muon" in name and not hasattr(torch.optim, "Muon"):
         pytest.skip("this torch has no Muon")

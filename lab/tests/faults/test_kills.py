@@ -14,7 +14,13 @@ from mlrsnet_lab.lock import held, held_file
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc")
 
 
-@pytest.mark.parametrize("commands", [("train", "table"), ("metatrain greedy", "metatrain horizon")], ids="-".join)
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param(("train", "table"), id="train-table"),
+        pytest.param(("metatrain greedy", "metatrain horizon"), id="metatrain", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_command_that_is_killed_or_stopped_goes_on_to_the_same_bits(commands, tmp_path):
     """Two commands in one process, which imports torch once."""
     out = tmp_path / "faults.json"

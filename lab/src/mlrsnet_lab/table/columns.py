@@ -34,7 +34,7 @@ class Sizing:
     def parse(cls, text: str) -> "Sizing":
         """The reverse of `str`.
 
-        >>> Column.parse("weighted|0.04|0.25|0")
+        >>> Sizing.parse("weighted|0.04|0.25|0")
         Sizing(structure='weighted', size=0.04, fall=0.25, rise=0.0, wait=1.0)
         """
         try:

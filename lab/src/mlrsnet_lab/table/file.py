@@ -37,7 +37,7 @@ class TrainingRow:
 class TrainingTable:
     """Rows are trainings, columns are sizes of steps.
 
-    columns: as `Column` writes them. kinds: what decides each training. facts: what is known before it starts.
+    columns: as `Sizing` writes them. kinds: what decides each training. facts: what is known before it starts.
     fitness: (rows, columns) at the end, on held-out data; infinite where it diverged. losses: (rows, columns, parts) mean
     training loss between `EDGES`.
     """

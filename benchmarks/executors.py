@@ -26,6 +26,7 @@ import torch
 
 from mlrsnet.card import versions
 from mlrsnet_lab import checkpoint, records, run_record
+from mlrsnet_lab.campaign import make_run
 from mlrsnet_lab.devices import device_name, reproducible
 from mlrsnet_lab.executors import Crew, Executor, Place, Work
 from mlrsnet_lab.generations import CrewHelpers, Order, digest_of
@@ -33,7 +34,7 @@ from mlrsnet_lab.horizon import HorizonTrainer, evolution
 from mlrsnet_lab.horizon.judging import Judged
 from mlrsnet_lab.meta_building import build
 from mlrsnet_lab.meta_specs import PRESETS, HorizonSpec
-from mlrsnet_lab.recipe_runs import make_run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.table.columns import grid
@@ -62,7 +63,9 @@ def campaign(crew: Crew) -> None:
         do(
             crew,
             [
-                Work(str(seed), make_run, (replace(RUN, seed=seed), out / str(seed), out, {}, 20.0), polite=True)
+                Work(
+                    str(seed), make_run, (replace(RUN, seed=seed), out / str(seed), Settings(root=out), {}), polite=True
+                )
                 for seed in range(RUNS)
             ],
         )

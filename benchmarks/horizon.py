@@ -22,7 +22,7 @@ from mlrsnet.card import Card, versions
 from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
 from mlrsnet_lab.devices import device_name
-from mlrsnet_lab.horizon import Data, Run, TaskSampler
+from mlrsnet_lab.horizon import Compute, Data, TaskSampler
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
@@ -48,7 +48,7 @@ def population(data: Data, members: int, chosen: list[Any], precision: str) -> P
     policy = Networks(Schedule(net, Card(gamma=Fixed(1.0))), len(chosen) * members, data.inputs.device)
     row = parameters_to_vector(net.parameters()).detach().to(data.inputs.device)
     policy.configure(row.expand(len(chosen) * members, -1))
-    return Population(chosen[0], len(chosen), members, policy, Run(data.inputs.device, precision), data)
+    return Population(chosen[0], len(chosen), members, policy, Compute(data.inputs.device, precision), data)
 
 
 def seconds(work: Any, device: torch.device) -> float:

@@ -26,8 +26,9 @@ from mlrsnet.card import versions
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import checkpoint, records
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
-from mlrsnet_lab.table.file import Row, Table
+from mlrsnet_lab.table.file import TrainingRow, TrainingTable
 from mlrsnet_lab.watch import Watcher
 
 RECORD = results.RESULTS / "faults" / "damage.json"
@@ -52,20 +53,20 @@ def make_files(root: Path) -> dict[str, Kind]:
     """One file of each kind, without a good one before it or beside it: damage must be told."""
     spec = RunSpec(model="mlp", model_options={"width": 8, "depth": 1}, epochs=2)
     try:
-        run(spec, root / "run", device="cpu", watchers=[_Stop()], checkpoint_seconds=0)
+        run(spec, root / "run", Settings(device="cpu", checkpoint_seconds=0), watchers=[_Stop()])
     except KeyboardInterrupt:
         run_folder = root / "run"
     state = {"weights": torch.randn(2000, generator=torch.Generator().manual_seed(0)), "step": 7}
     checkpoint.write(root, state)
-    table = Table(["each|0.1|0|0|1"])
+    table = TrainingTable(["each|0.1|0|0|1"])
     numbers = (np.random.default_rng(0).random(shape, np.float32) for shape in ((1,), (1, 10)))
-    table.add(Row({"number": 1}, {"depth": 2}, *numbers))
+    table.add(TrainingRow({"number": 1}, {"depth": 2}, *numbers))
     table.save(root / "table.npz")
     torch.manual_seed(0)
     Schedule(LSTMNet(20)).save(root / "schedule.safetensors")
     return {
         "checkpoint": Kind(root / records.CHECKPOINT, lambda path: _bits(checkpoint.read(path.parent)), _torch),
-        "table": Kind(root / "table.npz", lambda path: _table_bits(Table.load(path)), _numpy),
+        "table": Kind(root / "table.npz", lambda path: _table_bits(TrainingTable.load(path)), _numpy),
         "schedule": Kind(root / "schedule.safetensors", lambda path: Schedule.load(path).fingerprint(), _tensors),
         "record": Kind(run_folder / records.RECORD, _record, lambda path: json.loads(path.read_text())),
     }
@@ -82,7 +83,7 @@ def _torch(path: Path) -> bytes:
         return _bits(torch.load(path, weights_only=True))
 
 
-def _table_bits(table: Table) -> list[Any]:
+def _table_bits(table: TrainingTable) -> list[Any]:
     return [
         table.columns,
         table.kinds,

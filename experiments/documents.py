@@ -156,7 +156,7 @@ def filled(path: Path) -> str:
 def described(path: Path) -> str:
     """A recipe.json with the recipe's words as they are now; everything else as it was when it was run."""
     plan = records.loads(path.read_text())
-    now = RECIPES[plan["name"]].describe(plan["scale"], plan["seeds"])
+    now = RECIPES[plan["name"]].sheet(plan["scale"], plan["seeds"]).to_dict()
     return records.dumps(plan | {key: now[key] for key in WORDS}, indent=1)
 
 

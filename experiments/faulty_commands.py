@@ -11,14 +11,16 @@ import numpy as np
 import torch
 
 from mlrsnet import cli
-from mlrsnet_lab import datasets, loop, meta_training, records, screen, universal
+from mlrsnet_lab import datasets, records, universal
+from mlrsnet_lab.commands import options
+from mlrsnet_lab.screen import metatrain, table, train
 from mlrsnet_lab.table import fill, kinds
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import PARTS, Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import PARTS, TrainingTable
 
 OUT = "learned.safetensors"
 TABLE = "table.npz"
-COLUMNS = (Column("absolute", 0.1), *(Column("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
+COLUMNS = (Sizing("absolute", 0.1), *(Sizing("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
 ROWS = 6
 
 
@@ -42,10 +44,9 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     os.environ["MLRSNET_COMMIT"] = str(records.commit())  # read once: git would be asked by every process
     datasets.load("digits")
-    assert screen
-    for function in (loop.run, meta_training.learn):
-        assert function.__kwdefaults__
-        function.__kwdefaults__["checkpoint_seconds"] = 0.0
+    assert all((metatrain, table, train))
+    usual = options.settings
+    options.settings = lambda arguments: dataclasses.replace(usual(arguments), checkpoint_seconds=0.0)
     fill.SAVE_SECONDS = 0.0
     kinds.PICTURES = tuple(source for source in universal.TRAINING if source.name == "digits")
 
@@ -96,7 +97,7 @@ def _schedule_left(folder: Path) -> dict[str, bytes]:
 
 def _table_left(folder: Path) -> dict[str, bytes]:
     """Every array of the table."""
-    table = Table.load(folder / TABLE)
+    table = TrainingTable.load(folder / TABLE)
     texts = {name: json.dumps(getattr(table, name)).encode() for name in ("columns", *PARTS[:2])}
     return texts | {name: np.array(getattr(table, name)).tobytes() for name in PARTS[2:]}
 

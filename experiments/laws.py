@@ -15,7 +15,7 @@ from experiments import markdown, results, shipped_law
 from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table.columns import READING
 from mlrsnet_lab.table.compare import LAWS
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.file import TrainingTable
 from mlrsnet_lab.table.law import cross_validated, features, fit, gaps, network_cross_validated, responses
 
 RECORD = results.RESULTS / "table" / "laws.json"
@@ -96,7 +96,7 @@ def table() -> list[str]:
 def longer() -> list[str]:
     """The shipped law on runs longer than any that it was fitted to."""
     lines = []
-    for name, rows in (("fitted to", shipped_law.table()), ("longer", Table.load(LONGER))):
+    for name, rows in (("fitted to", shipped_law.table()), ("longer", TrainingTable.load(LONGER))):
         steps = [kind["total_steps"] for kind in rows.kinds]
         cells = [f"{float(shipped_law.gaps_of(rows, times).mean()):.3f}" for times in (0.3, 1.0, 2.0)]
         oracle = float(responses(rows)[READS].gaps.min(dim=1).values.mean())
@@ -107,7 +107,7 @@ def longer() -> list[str]:
 
 def small_tables() -> list[str]:
     """Small real tables, which the law was not fitted to: the default beside the usual LR and the best single one."""
-    rows = Table.load(SMALL)
+    rows = TrainingTable.load(SMALL)
     found, law = gaps(rows), shipped_law.gaps_of(rows).numpy()
     usual = found[:, rows.columns.index(USUAL)]
     absolute = found[:, [place for place, name in enumerate(rows.columns) if name.startswith("absolute")]]
@@ -125,7 +125,7 @@ def small_tables() -> list[str]:
 
 def tuning() -> list[str]:
     """Fine-tuning: the median over trainings of the log gap to the best decay, with and without waiting."""
-    rows = Table.load(results.RESULTS / "table" / "tuning.npz")
+    rows = TrainingTable.load(results.RESULTS / "table" / "tuning.npz")
     found = gaps(rows)
     lines = []
     for wait in (1.0, 0.1, 0.03):

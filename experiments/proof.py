@@ -254,7 +254,9 @@ def draw(out: Path) -> None:
         places = [(found[task][head].value, y) for y, task in enumerate(tasks) if head in found[task]]
         if places:
             x, y = zip(*places, strict=True)
-            axes.scatter([min(one, RIGHT) for one in x], y, s=size, marker=mark, color=colour, label=name.strip("`"), zorder=3)
+            axes.scatter(
+                [min(one, RIGHT) for one in x], y, s=size, marker=mark, color=colour, label=name.strip("`"), zorder=3
+            )
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_xscale("log")
     ticks = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, RIGHT)

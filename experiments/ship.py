@@ -18,10 +18,10 @@ from mlrsnet.card import Card
 from mlrsnet.files import names
 from mlrsnet_lab import records
 from mlrsnet_lab.recipes import table1 as table1_recipe
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.report.numbers import metric_text
 from mlrsnet_lab.report.tables import Row, Table
+from mlrsnet_lab.sheets import slug
 
 OWN, OTHERS, RIVALS = (
     "its own meta-training",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments import results
 from mlrsnet.default import Default
-from mlrsnet_lab.table.file import Table, merged
+from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.law import features, responses
 
 TABLES = ("short", "long")
@@ -22,12 +22,12 @@ KNOWS = ("horizon", "parameters", "depth")
 """What the law knows, beside a constant."""
 
 
-def table() -> Table:
+def table() -> TrainingTable:
     """The table that the law was fitted to."""
-    return merged([Table.load(results.RESULTS / "table" / f"{name}.npz") for name in TABLES])
+    return merged([TrainingTable.load(results.RESULTS / "table" / f"{name}.npz") for name in TABLES])
 
 
-def gaps_of(rows: Table | None = None, times: float = 1.0) -> Tensor:
+def gaps_of(rows: TrainingTable | None = None, times: float = 1.0) -> Tensor:
     """(rows,) of the law with its sizes multiplied; on the table that it was fitted to, or another."""
     rows, law = table() if rows is None else rows, Default()
     x = features(rows, KNOWS)

@@ -22,11 +22,11 @@ from mlrsnet import Schedule
 from mlrsnet.baselines import factors
 from mlrsnet.card import versions
 from mlrsnet_lab.devices import device_name
-from mlrsnet_lab.horizon import HeldOut, Run, Task
+from mlrsnet_lab.horizon import Compute, HeldOut, Task
 from mlrsnet_lab.horizon.comparison import log_gaps
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
-from mlrsnet_lab.horizon.policies import Table
+from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.seeds import seed_from
 from mlrsnet_lab.meta_specs import NETWORKS, PRESETS
@@ -43,9 +43,9 @@ def start() -> Schedule:
     return Schedule(net, Schedule.load(SHIPPED).card)
 
 
-def by_table(tasks: list[Task], curve: Any, run: Run) -> list[float]:
+def by_table(tasks: list[Task], curve: Any, run: Compute) -> list[float]:
     """Every task under a curve of its own length."""
-    pool = Pool(lambda trainings: Table(torch.ones(trainings, device=run.device), 10_000), run)
+    pool = Pool(lambda trainings: Factors(torch.ones(trainings, device=run.device), 10_000), run)
     factors_of = [torch.tensor([curve(task.total_steps)]) for task in tasks]
     found = torch.empty(len(tasks))
     for group in pool.train(tasks, factors_of, calibrated_loss):
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
-    run = Run(torch.device(words.device))
+    run = Compute(torch.device(words.device))
     _, val = distribution(words.data, horizons=tuple(words.horizons))
     tasks = [
         kind.sample(seed_from("further", draw, number), 1)[0]

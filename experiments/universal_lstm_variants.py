@@ -32,7 +32,7 @@ from mlrsnet.nets import LSTMNet, TrendNet
 from mlrsnet.ranges import Fixed, Gamma, Range
 from mlrsnet.schedule import Schedule
 from mlrsnet_lab.devices import device_name
-from mlrsnet_lab.horizon import Evolution, HeldOut, HorizonTrainer, Run, Sampler, Tasks
+from mlrsnet_lab.horizon import Compute, Evolution, HeldOut, HorizonTrainer, Sampler, Tasks
 from mlrsnet_lab.horizon.comparison import log_gaps
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.records import commit
@@ -133,7 +133,7 @@ def measure(words: argparse.Namespace) -> dict[str, Any]:
     kinds, horizons = words.kinds, tuple(words.horizons)
     train, val = distribution(words.data, kinds=kinds[0], validation=kinds[1], horizons=horizons)
     tasks = [task for number, kind in enumerate(val.kinds) for task in kind.sample(number, 2)]
-    held_out = HeldOut(tasks, run=Run(torch.device(words.device)), grid=GRID, kinds=DECAYS)
+    held_out = HeldOut(tasks, run=Compute(torch.device(words.device)), grid=GRID, kinds=DECAYS)
     grids = held_out.grids()
     best = torch.cat(list(grids.values()), dim=1).min(dim=1).values.tolist()
     settings = ("generations", "tasks", "members", "horizons", "kinds")

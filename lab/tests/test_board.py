@@ -6,6 +6,7 @@ import pytest
 from runs import Stop, StopAtEnd, tiny
 
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 
 
@@ -21,7 +22,7 @@ def test_tensorboard_shows_loss_lr_gamma_hypergradient_and_accuracy(tmp_path):
     from mlrsnet_lab.board import Board
 
     spec = tiny(schedule="mlr-snet", schedule_options={"every": 10, "hidden": 8})
-    record = run(spec, device="cpu", watchers=[Board(tmp_path)])
+    record = run(spec, settings=Settings(device="cpu"), watchers=[Board(tmp_path)])
     found = curves(tmp_path)
     for name in ("loss", "lr"):
         steps, values = zip(*found[f"step/{name}"], strict=True)
@@ -45,18 +46,23 @@ def test_the_curves_of_a_run_that_was_stopped_are_those_of_one_that_was_not(stop
     from mlrsnet_lab.board import Board
 
     spec = tiny(epochs=4)
-    run(spec, device="cpu", watchers=[Board(tmp_path / "whole")])
+    run(spec, settings=Settings(device="cpu"), watchers=[Board(tmp_path / "whole")])
     with pytest.raises((KeyboardInterrupt, RuntimeError)):
-        run(spec, tmp_path / "run", device="cpu", watchers=[Board(tmp_path / "board"), stop], checkpoint_seconds=0)
-    run(spec, tmp_path / "run", device="cpu", watchers=[Board(tmp_path / "board")])
+        run(
+            spec,
+            tmp_path / "run",
+            Settings(device="cpu", checkpoint_seconds=0),
+            watchers=[Board(tmp_path / "board"), stop],
+        )
+    run(spec, tmp_path / "run", Settings(device="cpu"), watchers=[Board(tmp_path / "board")])
     assert curves(tmp_path / "board") == curves(tmp_path / "whole")
 
 
 def test_a_finished_run_leaves_tensorboard_alone(tmp_path):
     from mlrsnet_lab.board import Board
 
-    run(tiny(epochs=1), tmp_path / "run", device="cpu")
-    run(tiny(epochs=1), tmp_path / "run", device="cpu", watchers=[Board(tmp_path / "board")])
+    run(tiny(epochs=1), tmp_path / "run", Settings(device="cpu"))
+    run(tiny(epochs=1), tmp_path / "run", Settings(device="cpu"), watchers=[Board(tmp_path / "board")])
     assert not (tmp_path / "board").exists()
 
 

@@ -14,6 +14,7 @@ from mlrsnet_lab.datasets import corrupted, corruptions, find, load
 from mlrsnet_lab.datasets.corrupted import CorruptedOptions
 from mlrsnet_lab.datasets.corruptions import CORRUPTIONS, FROST, corrupt, read_frost
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 SEVERITIES = range(1, 6)
@@ -340,7 +341,10 @@ def test_generated_pictures_are_cifars_test_pictures_and_a_record_says_so(root):
         epochs=1,
         batch_size=10,
     )
-    assert "generated, not the published file" in run(spec, device="cpu", root=root).data["task"]["note"]
+    assert (
+        "generated, not the published file"
+        in run(spec, settings=Settings(device="cpu", root=root)).data["task"]["note"]
+    )
 
 
 def test_generated_pictures_are_kept_and_found_again_unless_cifar_changes(root, monkeypatch):

@@ -9,6 +9,7 @@ from runs import assert_same
 
 from mlrsnet_lab.datasets import load
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 
@@ -28,7 +29,10 @@ def both(tmp_path):
 def test_shards_are_trained_on_as_a_folder_with_the_same_pictures(both, tmp_path):
     def train(task):
         small = {"model": "mlp", "model_options": {"width": 4}, "epochs": 2, "batch_size": 4, "lr": 0.01}
-        return run(RunSpec(task=str(task), task_options={"size": 8}, **small), device="cpu", root=tmp_path / "data")
+        return run(
+            RunSpec(task=str(task), task_options={"size": 8}, **small),
+            settings=Settings(device="cpu", root=tmp_path / "data"),
+        )
 
     one, other = (train(task).comparable() for task in both)
     assert one["record"].pop("spec") != other["record"].pop("spec")

@@ -21,6 +21,7 @@ from mlrsnet_lab.datasets.weather import AHEAD, READ, SEEN, WEATHER
 from mlrsnet_lab.feeds.examples import ExampleData
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.models import build_pieces, build_rows
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 MLP = {"model": "mlp", "model_options": {"width": 8, "depth": 1}}
@@ -88,10 +89,10 @@ def small(task, **changes):
 @pytest.mark.parametrize("task", ["diamonds", "flights", "weather", "snippets", "diabetes", "breast-cancer"])
 def test_every_table_trains_and_ends_alike_if_it_is_stopped(task, root, tmp_path):
     short = {"batch_size": 2} if task in ("snippets", "flights") else {"batch_size": 4}
-    whole = run(small(task, **short), root=root, device="cpu")
+    whole = run(small(task, **short), settings=Settings(device="cpu", root=root))
     assert whole.status == "finished"
     assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
-    assert_same(stop_and_resume(small(task, **short), tmp_path, root=root, device="cpu"), whole)
+    assert_same(stop_and_resume(small(task, **short), tmp_path, settings=Settings(device="cpu", root=root)), whole)
 
 
 @pytest.mark.parametrize("task", ["diamonds", "flights", "weather", "snippets"])
@@ -107,7 +108,7 @@ def test_parts_share_no_example_and_a_fraction_keeps_the_held_out_ones(task, roo
 
 
 def test_the_error_of_a_regression_is_told_in_the_targets_unit(root):
-    record = run(small("weather"), root=root, device="cpu")
+    record = run(small("weather"), settings=Settings(device="cpu", root=root))
     scale = datasets.load("weather", root=root).scale
     assert record.data["metric"] == {"name": "RMSE", "unit": "°F", "better": "lower"}
     assert record.data["task"]["num_classes"] is None
@@ -116,14 +117,14 @@ def test_the_error_of_a_regression_is_told_in_the_targets_unit(root):
 
 
 def test_a_record_has_what_r_squared_needs():
-    record, dataset = run(small("diabetes", epochs=1), device="cpu"), datasets.load("diabetes")
+    record, dataset = run(small("diabetes", epochs=1), settings=Settings(device="cpu")), datasets.load("diabetes")
     error = dataset.test.targets - dataset.train.targets.mean()
     assert record.data["task"]["rmse_of_mean"] == pytest.approx(error.square().mean().sqrt().item(), rel=1e-4)
 
 
 def test_the_price_of_a_diamond_is_learned_as_it_is(root):
     dataset = datasets.load("diamonds", root=root)
-    record = run(small("diamonds"), root=root, device="cpu")
+    record = run(small("diamonds"), settings=Settings(device="cpu", root=root))
     assert dataset.scale == 1.0
     assert dataset.train.targets.mean() > 1000
     assert record.trace["loss"][0] > 1e5
@@ -194,11 +195,11 @@ def test_a_network_that_cannot_read_a_table_is_refused(root):
     with pytest.raises(
         ValueError, match="model must be one for rows of numbers, mlp; got 'small_cnn', which reads pictures"
     ):
-        run(small("diabetes", model="small_cnn", model_options={}), device="cpu")
+        run(small("diabetes", model="small_cnn", model_options={}), settings=Settings(device="cpu"))
     with pytest.raises(ValueError, match="model must be one for pieces of text, text_classifier; got 'mlp'"):
-        run(small("snippets", **MLP), root=root, device="cpu")
+        run(small("snippets", **MLP), settings=Settings(device="cpu", root=root))
 
 
 def test_learned_schedules_work_without_classes():
-    record = run(small("diabetes", schedule="learned"), device="cpu")
+    record = run(small("diabetes", schedule="learned"), settings=Settings(device="cpu"))
     assert record.status == "finished"

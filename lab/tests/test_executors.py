@@ -9,24 +9,21 @@ import pytest
 from campaigns import CAMPAIGN, RUNS, comparable
 from commands import complaint
 
-from mlrsnet_lab.executors import Begun, Counts, Crew, Died, Executor, Here, Work
+from mlrsnet_lab.campaign import run_recipe
+from mlrsnet_lab.executors import Begun, Counts, Crew, Died, Executor, Work
 from mlrsnet_lab.executors.executor import local_devices
+from mlrsnet_lab.executors.local import LocalWorkers
 from mlrsnet_lab.executors.on_ray import _device, _room
-from mlrsnet_lab.executors.processes import Processes
-from mlrsnet_lab.recipe_runs import run_recipe
 from mlrsnet_lab.recipes import RECIPES
+from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.watch import Watcher
 
 
 @pytest.fixture(scope="module")
 def processes():
-    workers = Processes(["cpu", "cpu"], threads=1)
+    workers = LocalWorkers(["cpu", "cpu"], threads=1)
     yield workers
     workers.close()
-
-
-@pytest.fixture(params=["here", "processes"])
-def workers(request):
-    return Here("cpu") if request.param == "here" else request.getfixturevalue("processes")
 
 
 def given(*works):
@@ -34,10 +31,10 @@ def given(*works):
     return lambda: left.pop(0) if left else None
 
 
-def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(workers):
+def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(processes):
     heard, counts = [], []
     works = [Work(str(n), chores.square, (n,)) for n in range(5)]
-    crew = Crew(workers, on_change=counts.append)
+    crew = Crew(processes, on_change=counts.append)
     found = list(crew.run(given(*works), lambda work, event: heard.append((work.name, event))))
     assert sorted(done.value for done in found) == [0, 1, 4, 9, 16]
     assert sorted(pair for pair in heard if not isinstance(pair[1], Begun)) == [
@@ -46,19 +43,19 @@ def test_every_piece_of_work_comes_back_once_and_what_it_tells_is_heard(workers)
     assert counts[-1] == Counts(running=0, done=5, again=0)
 
 
-def test_work_that_becomes_ready_later_is_done_too(workers):
+def test_work_that_becomes_ready_later_is_done_too(processes):
     queue, found = [Work("0", chores.square, (2,))], []
-    for done in Crew(workers).run(lambda: queue.pop() if queue else None):
+    for done in Crew(processes).run(lambda: queue.pop() if queue else None):
         found.append(done.value)
         if done.value < 100:
             queue.append(Work(str(done.value), chores.square, (done.value,)))
     assert found == [4, 16, 256]
 
 
-def test_an_error_of_the_work_reaches_the_caller_as_it_is(workers):
+def test_an_error_of_the_work_reaches_the_caller_as_it_is(processes):
     with pytest.raises(ValueError, match="of this kind"):
-        list(Crew(workers).run(given(Work("a", chores.fail, ("of this kind",), polite=True))))
-    assert [done.value for done in Crew(workers).run(given(Work("b", chores.square, (3,))))] == [9]
+        list(Crew(processes).run(given(Work("a", chores.fail, ("of this kind",), polite=True))))
+    assert [done.value for done in Crew(processes).run(given(Work("b", chores.square, (3,))))] == [9]
 
 
 def test_work_whose_process_dies_is_given_again(processes, tmp_path):
@@ -105,9 +102,9 @@ def test_ctrl_c_lets_a_training_stop_at_a_steps_end_and_breaks_off_the_rest(proc
 
 def test_a_campaign_in_two_processes_leaves_the_records_of_one(monkeypatch, tmp_path, processes):
     monkeypatch.setitem(RECIPES, "mine", CAMPAIGN)
-    alone = run_recipe("mine", "smoke", tmp_path / "one", device="cpu", root=tmp_path / "data1")
+    alone = run_recipe("mine", "smoke", tmp_path / "one", Settings(device="cpu", root=tmp_path / "data1"))
     crew = Crew(processes)
-    found = run_recipe("mine", "smoke", tmp_path / "two", root=tmp_path / "data2", crew=crew)
+    found = run_recipe("mine", "smoke", tmp_path / "two", Settings(root=tmp_path / "data2"), crew=crew)
     assert [record.folder.relative_to(tmp_path / "two") for record in found] == [
         record.folder.relative_to(tmp_path / "one") for record in alone
     ]
@@ -115,6 +112,23 @@ def test_a_campaign_in_two_processes_leaves_the_records_of_one(monkeypatch, tmp_
     assert comparable(tmp_path / "two") == comparable(tmp_path / "one")
     assert len(list((tmp_path / "data2" / "starts").iterdir())) == 1
     assert crew.counts.done == RUNS + 1  # the weights that two runs start from are made once
+
+
+class Caller(Watcher):
+    """Who called it."""
+
+    name = ""
+
+    def epoch(self, line, losses, lrs):
+        self.name = sys._getframe(1).f_code.co_qualname
+
+
+def test_a_run_in_this_process_calls_its_watchers_itself(monkeypatch, tmp_path):
+    caller = Caller()
+    monkeypatch.setitem(RECIPES, "mine", CAMPAIGN)
+    settings = Settings(device="cpu", watch=lambda planned: [caller])
+    run_recipe("mine", "smoke", tmp_path, settings, only=["Learns"])
+    assert caller.name == "Loop._end_epoch"
 
 
 def test_local_runs_are_packed_on_the_devices_there_are(monkeypatch):

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import chores
@@ -21,13 +22,14 @@ from campaigns import CAMPAIGN, RUNS, Killer, comparable, resumed
 from runs import checkpoint_step
 
 from mlrsnet_lab import records
+from mlrsnet_lab.campaign import run_recipe
 from mlrsnet_lab.executors import Begun, Crew, Died, Work
 from mlrsnet_lab.executors.on_ray import RayWorkers
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
-from mlrsnet_lab.recipe_runs import run_recipe
 from mlrsnet_lab.recipes import RECIPES
-from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.settings import Settings, nobody
+from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import Kind
 from mlrsnet_lab.watch import Watcher
@@ -91,15 +93,15 @@ def workers(cluster):
 def campaign(monkeypatch, tmp_path):
     """The folder of an undisturbed campaign."""
     monkeypatch.setitem(RECIPES, "mine", CAMPAIGN)
-    run_recipe("mine", "smoke", tmp_path / "alone", device="cpu", root=tmp_path / "data1")
+    run_recipe("mine", "smoke", tmp_path / "alone", Settings(device="cpu", root=tmp_path / "data1"))
     return tmp_path / "alone"
 
 
 @pytest.mark.nightly
 def test_workers_killed_at_random_leave_every_record_once_and_equal_to_an_undisturbed_run(workers, campaign, tmp_path):
     killer, crew = Killer(kills=2), Crew(workers)
-    words = {"root": tmp_path / "data2", "checkpoint_seconds": 0, "crew": crew, "watch": killer.watch}
-    found = run_recipe("mine", "smoke", tmp_path / "killed", **words)
+    settings = Settings(root=tmp_path / "data2", checkpoint_seconds=0, watch=killer.watch)
+    found = run_recipe("mine", "smoke", tmp_path / "killed", settings, crew=crew)
     assert len(killer.killed) == 3
     assert crew.counts.again >= 1
     assert {record.status for record in found} == {"finished"}
@@ -121,13 +123,13 @@ class Stop(Watcher):
 
 @pytest.mark.nightly
 def test_after_ctrl_c_the_same_call_goes_on_to_the_same_records(workers, campaign, tmp_path):
-    words = {"root": tmp_path / "data2", "crew": Crew(workers)}
+    settings, crew = Settings(root=tmp_path / "data2", watch=lambda planned: [Stop(planned)]), Crew(workers)
     with pytest.raises(KeyboardInterrupt):
-        run_recipe("mine", "smoke", tmp_path / "stopped", watch=lambda planned: [Stop(planned)], **words)
+        run_recipe("mine", "smoke", tmp_path / "stopped", settings, crew=crew)
     folder = tmp_path / "stopped" / "digits" / "long" / "seed0"
     assert records.read(folder).status == "interrupted"
     at = checkpoint_step(folder)
-    run_recipe("mine", "smoke", tmp_path / "stopped", **words)
+    run_recipe("mine", "smoke", tmp_path / "stopped", replace(settings, watch=nobody), crew=crew)
     assert records.read(folder).data["sessions"][-1]["from_step"] == at > 0
     assert comparable(tmp_path / "stopped") == comparable(campaign)
 
@@ -146,7 +148,7 @@ def kill_one_of_ours(name="ray::Worker.do"):
 
 @pytest.mark.nightly
 def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_killed(workers, tmp_path):
-    _, alone = learn(SPEC, tmp_path / "alone", device="cpu")
+    _, alone = learn(SPEC, tmp_path / "alone", Settings(device="cpu"))
     killer = threading.Thread(target=kill_one_of_ours, daemon=True)
 
     def after_the_first(trainer):
@@ -175,7 +177,7 @@ def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_ki
 
 
 def test_a_table_does_not_depend_on_who_filled_it(workers, tmp_path):
-    columns = [Column("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
+    columns = [Sizing("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
     kinds = [
         Kind(
             n,

@@ -18,6 +18,7 @@ from mlrsnet_lab.baselines import RTHO
 from mlrsnet_lab.devices import reproducible
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.optimizers import EAGER
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.watch import Watcher
@@ -87,9 +88,9 @@ def texts(tmp_path):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_captured_training_takes_the_steps_of_an_eager_one(schedule, optimizer, monkeypatch):
     spec = spec_for(schedule, optimizer)
-    captured = run(spec, device="cuda")
+    captured = run(spec, settings=Settings(device="cuda"))
     monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
-    eager = run(spec, device="cuda")
+    eager = run(spec, settings=Settings(device="cuda"))
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-3, abs=2e-4)
     assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=2e-3)
     assert captured.result["last"] == pytest.approx(eager.result["last"], abs=1.5)
@@ -97,8 +98,8 @@ def test_a_captured_training_takes_the_steps_of_an_eager_one(schedule, optimizer
 
 @pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
 def test_the_gpu_follows_the_cpu(schedule):
-    cpu = run(replace(spec_for(schedule), epochs=1), device="cpu")
-    gpu = run(replace(spec_for(schedule), epochs=1), device="cuda")
+    cpu = run(replace(spec_for(schedule), epochs=1), settings=Settings(device="cpu"))
+    gpu = run(replace(spec_for(schedule), epochs=1), settings=Settings(device="cuda"))
     assert gpu.trace["loss"] == pytest.approx(cpu.trace["loss"], rel=2e-2)
     assert gpu.trace["lr"] == pytest.approx(cpu.trace["lr"], rel=2e-2)
 
@@ -107,7 +108,10 @@ def test_the_gpu_follows_the_cpu(schedule):
 @pytest.mark.parametrize("schedule", ["cosine", "learned", "mlr-snet"])
 def test_the_deterministic_flag_gives_the_same_bits_again(schedule, precision):
     spec = spec_for(schedule, precision=precision)
-    assert run(spec, device="cuda").comparable() == run(spec, device="cuda").comparable()
+    assert (
+        run(spec, settings=Settings(device="cuda")).comparable()
+        == run(spec, settings=Settings(device="cuda")).comparable()
+    )
 
 
 class Stop(Watcher):
@@ -124,11 +128,11 @@ class Stop(Watcher):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_stopped_run_goes_on_to_the_same_record(schedule, tmp_path):
     spec = spec_for(schedule)
-    whole = run(spec, device="cuda")
+    whole = run(spec, settings=Settings(device="cuda"))
     with pytest.raises(RuntimeError, match="stopped"):
-        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(2)])
+        run(spec, tmp_path / "run", Settings(device="cuda", checkpoint_seconds=0), watchers=[Stop(2)])
     assert (tmp_path / "run" / "checkpoint.pt").exists()
-    parts = run(spec, tmp_path / "run", device="cuda")
+    parts = run(spec, tmp_path / "run", Settings(device="cuda"))
     assert parts.comparable() == whole.comparable()
     assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "finished"
 
@@ -143,17 +147,17 @@ class Press(Watcher):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_run_goes_on_from_the_middle_of_an_epoch(schedule, tmp_path):
     spec = replace(spec_for(schedule), batch_size=16, epochs=2)
-    whole = run(spec, device="cuda")
+    whole = run(spec, settings=Settings(device="cuda"))
     with pytest.raises(KeyboardInterrupt):
-        run(spec, tmp_path / "run", device="cuda", watchers=[Press()])
-    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+        run(spec, tmp_path / "run", Settings(device="cuda"), watchers=[Press()])
+    assert run(spec, tmp_path / "run", Settings(device="cuda")).comparable() == whole.comparable()
 
 
 @pytest.mark.parametrize("epoch", [2, 3])
 @pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet"])
 def test_a_run_stopped_on_the_last_step_of_an_epoch_leaves_no_epoch_out(schedule, epoch, tmp_path, monkeypatch):
     spec, plain = spec_for(schedule), Stepper.step
-    whole = run(spec, device="cuda")
+    whole = run(spec, settings=Settings(device="cuda"))
 
     def step(self):
         plain(self)
@@ -163,15 +167,15 @@ def test_a_run_stopped_on_the_last_step_of_an_epoch_leaves_no_epoch_out(schedule
     with monkeypatch.context() as patch:
         patch.setattr(Stepper, "step", step)
         with pytest.raises(KeyboardInterrupt):
-            run(spec, tmp_path / "run", device="cuda")
-    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+            run(spec, tmp_path / "run", Settings(device="cuda"))
+    assert run(spec, tmp_path / "run", Settings(device="cuda")).comparable() == whole.comparable()
 
 
 def test_validation_batches_of_another_size_are_captured_after_a_resume_too(tmp_path):
     spec = replace(spec_for("mlr-snet"), batch_size=400, epochs=6, deterministic=False)  # 297 pictures to validate
     with pytest.raises(RuntimeError, match="stopped"):
-        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(3)])
-    assert run(spec, tmp_path / "run", device="cuda").status == "finished"
+        run(spec, tmp_path / "run", Settings(device="cuda", checkpoint_seconds=0), watchers=[Stop(3)])
+    assert run(spec, tmp_path / "run", Settings(device="cuda")).status == "finished"
 
 
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
@@ -188,19 +192,21 @@ def test_language_models_are_captured_too(model, schedule, texts, monkeypatch):
         clip_norm=0.25,
     )
     spec = replace(spec, epochs=2, deterministic=False)
-    captured = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
+    captured = run(
+        replace(spec, model_options={**options, "dropout": 0.0}), settings=Settings(device="cuda", root=texts)
+    )
     monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
-    eager = run(replace(spec, model_options={**options, "dropout": 0.0}), device="cuda", root=texts)
+    eager = run(replace(spec, model_options={**options, "dropout": 0.0}), settings=Settings(device="cuda", root=texts))
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=2e-2)
     monkeypatch.setattr(stepper_module, "WARM_UP", 3)
-    noisy = run(replace(spec, precision="bf16"), device="cuda", root=texts)
+    noisy = run(replace(spec, precision="bf16"), settings=Settings(device="cuda", root=texts))
     assert noisy.status == "finished"
     assert len(set(noisy.trace["loss"])) > 10  # dropout draws anew in every replay
 
 
 @pytest.mark.parametrize("optimizer", EAGER)
 def test_optimizers_that_read_numbers_on_the_host_still_use_captured_gradients(optimizer):
-    record = run(replace(spec_for("fixed", optimizer), lr=LRS.get(optimizer, 0.05)), device="cuda")
+    record = run(replace(spec_for("fixed", optimizer), lr=LRS.get(optimizer, 0.05)), settings=Settings(device="cuda"))
     assert record.status == "finished"
     assert record.trace["loss"][-1] < record.trace["loss"][0]
 
@@ -213,20 +219,20 @@ def own(schedule, options, optimizer):
 @pytest.mark.parametrize(("schedule", "options", "optimizer"), OWN_OPTIMIZERS)
 def test_l4_hd_and_rtho_learn_and_end_alike_if_they_are_stopped(schedule, options, optimizer, tmp_path):
     spec = own(schedule, options, optimizer)
-    whole = run(spec, device="cuda")
+    whole = run(spec, settings=Settings(device="cuda"))
     assert whole.epochs[-1]["train_loss"] < whole.epochs[0]["train_loss"]
     with pytest.raises(RuntimeError, match="stopped"):
-        run(spec, tmp_path / "run", device="cuda", checkpoint_seconds=0, watchers=[Stop(2)])
-    assert run(spec, tmp_path / "run", device="cuda").comparable() == whole.comparable()
+        run(spec, tmp_path / "run", Settings(device="cuda", checkpoint_seconds=0), watchers=[Stop(2)])
+    assert run(spec, tmp_path / "run", Settings(device="cuda")).comparable() == whole.comparable()
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
 @pytest.mark.parametrize(("schedule", "options", "optimizer"), OWN_OPTIMIZERS)
 def test_l4_hd_and_rtho_take_the_steps_of_an_eager_training(schedule, options, optimizer, clip_norm, monkeypatch):
     spec = replace(own(schedule, options, optimizer), epochs=1, clip_norm=clip_norm)
-    captured = run(spec, device="cuda")
+    captured = run(spec, settings=Settings(device="cuda"))
     monkeypatch.setattr(stepper_module, "WARM_UP", 10**9)
-    eager = run(spec, device="cuda")
+    eager = run(spec, settings=Settings(device="cuda"))
     assert captured.trace["loss"] == pytest.approx(eager.trace["loss"], rel=1e-2, abs=1e-3)
     assert captured.trace["lr"] == pytest.approx(eager.trace["lr"], rel=1e-2)
 
@@ -287,7 +293,7 @@ def test_a_derivative_that_begins_anew_stays_in_its_graph():
 @pytest.mark.parametrize(("schedule", "options"), [("hd", {"hyper_lr": 1e-4}), ("rtho", {"hyper_lr": 1e-5})])
 def test_the_gpu_adapts_the_lr_as_the_cpu_does(schedule, options):
     spec = replace(own(schedule, options, "sgd"), epochs=1)
-    cpu, gpu = (run(spec, device=device) for device in ("cpu", "cuda"))
+    cpu, gpu = (run(spec, settings=Settings(device=device)) for device in ("cpu", "cuda"))
     assert gpu.trace["lr"] == pytest.approx(cpu.trace["lr"], rel=2e-2)
     assert len(set(gpu.trace["lr"])) > 3
 
@@ -298,7 +304,7 @@ def test_rtho_differentiates_language_models_twice_on_a_gpu(model, precision, te
     options = {"lstm": {"hidden": 16}, "transformer": {"width": 16, "heads": 2, "layers": 1}}[model]
     spec = replace(own("rtho", {"hyper_lr": 1e-4}, "sgd"), task="ptb", model=model, model_options=options, batch_size=4)
     spec = replace(spec, sequence_length=8, clip_norm=0.25, epochs=1, deterministic=False, precision=precision)
-    record = run(spec, root=texts, device="cuda")
+    record = run(spec, settings=Settings(device="cuda", root=texts))
     assert record.status == "finished"
     assert len(set(record.trace["lr"])) > 3
 
@@ -325,7 +331,7 @@ def set_sync_mode(mode):
 
 
 def test_the_width_of_a_minimum_is_measured_where_channels_come_last():
-    record = run(replace(SPEC, model="resnet18", epochs=1, rays=2), device="cuda")
+    record = run(replace(SPEC, model="resnet18", epochs=1, rays=2), settings=Settings(device="cuda"))
     assert record.status == "finished"
     for part in ("train", "test"):
         assert [len(ray) for ray in record.data["rays"][part]] == [POINTS] * 2
@@ -344,5 +350,5 @@ def test_augmented_pictures_are_captured(tmp_path):
         SPEC, task=str(file), task_options={"val_size": 100, "pad": 2, "flip": True}, model="resnet18", epochs=2
     )
     spec = replace(spec, batch_size=32, deterministic=False, precision="auto")
-    record = run(spec, device="cuda")
+    record = run(spec, settings=Settings(device="cuda"))
     assert record.result["last"] > 60

@@ -11,6 +11,7 @@ from runs import CPU, assert_same, of_text, tiny
 
 from mlrsnet_lab.devices import resolve
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 
@@ -24,7 +25,7 @@ def test_the_callers_random_numbers_and_settings_are_left_alone(monkeypatch):
         before = (torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist())
         flags = (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled())
         try:
-            run(tiny(epochs=1, deterministic=True), device="cpu")
+            run(tiny(epochs=1, deterministic=True), settings=Settings(device="cpu"))
             after = (torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist())
             assert torch.equal(before[0], after[0])
             assert before[1:] == after[1:]
@@ -37,9 +38,9 @@ def test_the_callers_random_numbers_and_settings_are_left_alone(monkeypatch):
 
 def test_the_callers_random_numbers_do_not_choose_the_training(texts):
     torch.manual_seed(1)
-    first = run(of_text(), root=texts, device="cpu")  # with dropout
+    first = run(of_text(), settings=Settings(device="cpu", root=texts))  # with dropout
     torch.manual_seed(2)
-    assert_same(run(of_text(), root=texts, device="cpu"), first)
+    assert_same(run(of_text(), settings=Settings(device="cpu", root=texts)), first)
 
 
 @pytest.mark.parametrize("device", ["tpu", "meta", "cuda:99", ""])
@@ -61,15 +62,17 @@ for name in ("loop", "datasets", "models", "feeds", "methods", "reproduce"):
     importlib.import_module(f"mlrsnet_lab.{name}")
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 import numpy as np
 random = np.random.default_rng(0)
 x, y = random.integers(0, 256, (40, 4, 4, 1), dtype=np.uint8), np.arange(40) % 2
 np.savez(sys.argv[1], x_train=x, y_train=y, x_test=x, y_test=y)
 spec = RunSpec(task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4, epochs=1)
-print(run(spec, device="cpu").status)
+cpu = Settings(device="cpu")
+print(run(spec, settings=cpu).status)
 for name in ("prodigy", "l-dog", "lamb"):
     try:
-        run(RunSpec(optimizer=name, task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), device="cpu")
+        run(RunSpec(optimizer=name, task=sys.argv[1], task_options={"val_size": 8}, model="mlp", batch_size=4), settings=cpu)
     except ImportError as error:
         print(error)
 """
@@ -89,6 +92,6 @@ def test_a_machine_without_terminal_and_picture_packages_can_train(tmp_path):
 
 def test_a_model_for_text_is_refused_for_pictures_and_the_other_way_round(texts):
     with pytest.raises(ValueError, match="which reads text"):
-        run(RunSpec(model="lstm"), device="cpu")
+        run(RunSpec(model="lstm"), settings=Settings(device="cpu"))
     with pytest.raises(ValueError, match="which reads pictures"):
-        run(RunSpec(task="ptb", model="mlp"), root=texts, device="cpu")
+        run(RunSpec(task="ptb", model="mlp"), settings=Settings(device="cpu", root=texts))

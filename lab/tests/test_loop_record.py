@@ -12,12 +12,13 @@ from mlrsnet_lab.feeds import Score
 from mlrsnet_lab.feeds.text import perplexity
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.run_record import summarise
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
 
 def test_a_record_says_what_was_run_on_what_and_with_which_result(tmp_path):
-    record = run(tiny(), tmp_path, device="cpu", labels={"row": "SGD"})
+    record = run(tiny(), tmp_path, Settings(device="cpu"), labels={"row": "SGD"})
     data = json.loads((tmp_path / "record.json").read_text())
     assert data == record.data
     assert set(data) == {
@@ -49,7 +50,7 @@ def test_a_record_says_what_was_run_on_what_and_with_which_result(tmp_path):
 
 def test_a_lines_loss_and_lr_are_those_of_its_steps():
     notes = Notes()
-    record = run(tiny(schedule="linear"), device="cpu", watchers=[notes])
+    record = run(tiny(schedule="linear"), settings=Settings(device="cpu"), watchers=[notes])
     assert len(notes.losses) == 2 * PER_EPOCH
     for line, end in zip(record.epochs, (PER_EPOCH, 2 * PER_EPOCH), strict=True):
         assert line["step"] == end
@@ -77,7 +78,7 @@ def test_an_evaluation_without_a_number_is_never_the_best(better, best):
 
 
 def test_a_runs_result_is_that_of_its_last_epoch():
-    record = run(tiny(**SMALL_CNN, epochs=3), device="cpu")
+    record = run(tiny(**SMALL_CNN, epochs=3), settings=Settings(device="cpu"))
     metrics = [line["test_metric"] for line in record.epochs]
     assert record.result["last"] == metrics[-1]
     assert record.result["best"] == max(metrics)
@@ -86,8 +87,8 @@ def test_a_runs_result_is_that_of_its_last_epoch():
 
 
 def test_fewer_evaluations_change_neither_the_training_nor_the_last_result():
-    every = run(tiny(epochs=3), device="cpu")
-    second = run(tiny(epochs=3, eval_every=2), device="cpu")
+    every = run(tiny(epochs=3), settings=Settings(device="cpu"))
+    second = run(tiny(epochs=3, eval_every=2), settings=Settings(device="cpu"))
     assert ["test_metric" in line for line in second.epochs] == [False, True, True]
     assert second.trace == every.trace
     assert (
@@ -100,14 +101,14 @@ def test_fewer_evaluations_change_neither_the_training_nor_the_last_result():
 @pytest.mark.parametrize("schedule", ["cosine", "val-strategy", "mlr-snet", "l4", "hd", "rtho"])
 def test_nothing_in_a_training_depends_on_the_test_data(schedule, monkeypatch):
     spec = tiny(**SMALL_CNN, schedule=schedule, epochs=3)
-    honest = run(spec, device="cpu")
+    honest = run(spec, settings=Settings(device="cpu"))
     evaluate = Stepper.evaluate
 
     def lie(self, *parts):
         return evaluate(self, *parts) | {"test": Score(0.123 * self.step_count, 1.0)}
 
     monkeypatch.setattr(Stepper, "evaluate", lie)
-    lied = run(spec, device="cpu")
+    lied = run(spec, settings=Settings(device="cpu"))
     assert lied.epochs[0]["test_metric"] == 1.0
     assert lied.trace == honest.trace
     for one, other in zip(lied.epochs, honest.epochs, strict=True):
@@ -152,7 +153,7 @@ def refuse(name):
 @pytest.mark.filterwarnings("ignore:a loss was not finite:UserWarning")
 @pytest.mark.filterwarnings("ignore:a meta-update was skipped:UserWarning")
 def test_a_run_that_diverges_ends_so_in_plain_json_and_is_not_tried_again(changes, tmp_path, monkeypatch):
-    record = run(tiny(**{"epochs": 3} | changes), tmp_path, device="cpu")
+    record = run(tiny(**{"epochs": 3} | changes), tmp_path, Settings(device="cpu"))
     assert record.status == "diverged"
     assert len(record.epochs) == 1
     for name in ("record.json", "trace.json"):
@@ -162,11 +163,11 @@ def test_a_run_that_diverges_ends_so_in_plain_json_and_is_not_tried_again(change
     assert records.read(tmp_path).result["test_loss"] is None
     assert not (tmp_path / records.CHECKPOINT).exists()
     no_training(monkeypatch)
-    assert run(tiny(**{"epochs": 3} | changes), tmp_path, device="cpu").status == "diverged"
+    assert run(tiny(**{"epochs": 3} | changes), tmp_path, Settings(device="cpu")).status == "diverged"
 
 
 def test_a_text_that_diverges_has_no_perplexity_and_plain_json(texts, tmp_path):
-    record = run(of_text(lr=1e6, weight_decay=1.0), tmp_path, root=texts, device="cpu")
+    record = run(of_text(lr=1e6, weight_decay=1.0), tmp_path, Settings(device="cpu", root=texts))
     assert record.status == "diverged"
     assert json.loads((tmp_path / "record.json").read_text(), parse_constant=refuse)["result"]["last"] is None
 

@@ -11,6 +11,7 @@ from torch import nn
 from mlrsnet_lab.feeds import Score
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.optimizers import OPTIMIZERS
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
 
 
@@ -41,7 +42,7 @@ def test_the_traces_lrs_are_those_that_moved_the_weights(schedule, options, sche
     monkeypatch.setattr(Stepper, "decide", spy)
     options = options | ({"schedule": schedule_file} if schedule == "learned" else {})
     spec = tiny(weight_decay=0, schedule=schedule, schedule_options=options, model_options={"width": 8, "depth": 0})
-    record = run(spec, device="cpu")
+    record = run(spec, settings=Settings(device="cpu"))
     assert record.trace["lr"] == pytest.approx(moved, rel=2e-3, abs=1e-6)
     if schedule != "val-strategy":
         assert len({round(lr, 6) for lr in moved}) > 3
@@ -58,8 +59,8 @@ def test_the_traces_lrs_are_those_that_moved_the_weights(schedule, options, sche
 def test_a_method_that_is_an_optimizer_takes_its_form_from_the_spec(schedule, optimizer, changes):
     """With a hyper-LR of 0 it is the spec's optimizer at a fixed LR."""
     spec = tiny(optimizer=optimizer, lr=LRS.get(optimizer, 0.02), weight_decay=0.01, schedule="fixed", **changes)
-    plain = run(spec, device="cpu")
-    other = run(replace(spec, schedule=schedule, schedule_options={"hyper_lr": 0.0}), device="cpu")
+    plain = run(spec, settings=Settings(device="cpu"))
+    other = run(replace(spec, schedule=schedule, schedule_options={"hyper_lr": 0.0}), settings=Settings(device="cpu"))
     assert other.trace["lr"] == plain.trace["lr"]
     assert other.trace["loss"] == pytest.approx(plain.trace["loss"], rel=1e-3, abs=1e-5)
 
@@ -90,13 +91,13 @@ def test_a_bad_hyper_lr_is_named(schedule):
 def test_a_trace_of_a_long_run_has_at_most_a_thousand_points_evenly_spread(tmp_path):
     notes = Notes()
     spec = tiny(batch_size=2, epochs=9, schedule="cosine")  # an odd number of steps an epoch
-    record = run(spec, device="cpu", watchers=[notes])
+    record = run(spec, settings=Settings(device="cpu"), watchers=[notes])
     steps = record.trace["step"]
     assert len(notes.losses) == record.data["total_steps"] == 123 * 9
     assert steps == list(range(0, 1107, 2))
     assert record.trace["loss"] == pytest.approx([notes.losses[step] for step in steps], rel=1e-5)
     assert record.trace["lr"] == pytest.approx([notes.lrs[step] for step in steps], rel=1e-5)
-    assert_same(stop_and_resume(spec, tmp_path, device="cpu"), record)
+    assert_same(stop_and_resume(spec, tmp_path, settings=Settings(device="cpu")), record)
 
 
 def test_val_strategy_divides_by_4_exactly_when_validation_stops_improving(monkeypatch):
@@ -107,16 +108,16 @@ def test_val_strategy_divides_by_4_exactly_when_validation_stops_improving(monke
         return {"val": Score(next(found), 50.0), "test": Score(9.0, 10.0)}
 
     monkeypatch.setattr(Stepper, "evaluate", evaluate)
-    record = run(tiny(schedule="val-strategy", epochs=6, batch_size=64, lr=0.064), device="cpu")
+    record = run(tiny(schedule="val-strategy", epochs=6, batch_size=64, lr=0.064), settings=Settings(device="cpu"))
     assert [line["lr"] for line in record.epochs] == pytest.approx([0.064, 0.064, 0.064, 0.016, 0.016, 0.004])
     found = iter([3.0, 4.0, 2.0])
     options = {"divisor": 10}
     spec = tiny(schedule="val-strategy", schedule_options=options, epochs=3, batch_size=64, lr=0.5)
-    assert [line["lr"] for line in run(spec, device="cpu").epochs] == pytest.approx([0.5, 0.5, 0.05])
+    assert [line["lr"] for line in run(spec, settings=Settings(device="cpu")).epochs] == pytest.approx([0.5, 0.5, 0.05])
 
 
 def test_val_strategy_is_told_of_every_epoch_however_seldom_others_are():
-    record = run(tiny(schedule="val-strategy", epochs=5, eval_every=4, batch_size=64), device="cpu")
+    record = run(tiny(schedule="val-strategy", epochs=5, eval_every=4, batch_size=64), settings=Settings(device="cpu"))
     assert all("val_loss" in line for line in record.epochs)
     with pytest.raises(ValueError, match="divisor must be > 1, got 1"):
         Stepper(tiny(schedule="val-strategy", schedule_options={"divisor": 1}), CPU)
@@ -127,7 +128,7 @@ def test_the_test_data_cannot_make_a_training_diverge(monkeypatch):
     monkeypatch.setattr(
         Stepper, "evaluate", lambda self, *parts: evaluate(self, *parts) | {"test": Score(math.inf, 1.0)}
     )
-    assert run(tiny(), device="cpu").status == "finished"
+    assert run(tiny(), settings=Settings(device="cpu")).status == "finished"
 
 
 def test_gradients_are_clipped_to_the_norm_asked_for_and_no_shorter_ones(monkeypatch):

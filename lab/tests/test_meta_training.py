@@ -13,15 +13,16 @@ from commands import complaint, run
 
 from mlrsnet import Schedule, cli
 from mlrsnet_lab import datasets, meta_building, meta_training, universal
-from mlrsnet_lab.board import MetaTrainingBoard
 from mlrsnet_lab.commands import metatrain as command
 from mlrsnet_lab.datasets.images import ImageDataset, Pictures
 from mlrsnet_lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
 from mlrsnet_lab.horizon import Evolution, HorizonTrainer, Tasks
 from mlrsnet_lab.horizon.first_net import first_net
+from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet_lab.meta_training import learn
-from mlrsnet_lab.screen.meta_training import sparkline
+from mlrsnet_lab.screen.metatrain import sparkline
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table import kinds
 
 WORDS = (
@@ -109,13 +110,13 @@ def test_text_is_refused_with_what_to_take_instead(monkeypatch):
 
 
 def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stop_after, tmp_path):
-    whole, _ = learn(SPEC, tmp_path / "whole", device="cpu")
+    whole, _ = learn(SPEC, tmp_path / "whole", Settings(device="cpu"))
     stop_after(2)
     with pytest.raises(KeyboardInterrupt):
-        learn(SPEC, tmp_path / "parts", device="cpu")
+        learn(SPEC, tmp_path / "parts", Settings(device="cpu"))
     assert json.loads((tmp_path / "parts" / "horizon.json").read_text())["generations"][-1]["number"] == 2
     stop_after(99)
-    parts, _ = learn(SPEC, tmp_path / "parts", device="cpu")
+    parts, _ = learn(SPEC, tmp_path / "parts", Settings(device="cpu"))
     assert parts.fingerprint() == whole.fingerprint()
     assert parts.card == whole.card
     records = [json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("whole", "parts")]
@@ -126,9 +127,9 @@ def test_a_stopped_meta_training_goes_on_to_the_same_schedule(stop_after, tmp_pa
 
 
 def test_a_finished_meta_training_is_read_and_left_as_it_is(tmp_path):
-    first, _ = learn(SPEC, tmp_path / "run", device="cpu")
+    first, _ = learn(SPEC, tmp_path / "run", Settings(device="cpu"))
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    again, _ = learn(SPEC, tmp_path / "run", device="cpu")
+    again, _ = learn(SPEC, tmp_path / "run", Settings(device="cpu"))
     assert again.fingerprint() == first.fingerprint()
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
@@ -136,15 +137,15 @@ def test_a_finished_meta_training_is_read_and_left_as_it_is(tmp_path):
 def test_tensorboard_goes_on_where_the_run_does(stop_after, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    words = {"device": "cpu", "checkpoint_seconds": 1e9}
+    settings = Settings(device="cpu", checkpoint_seconds=1e9)
     board = MetaTrainingBoard(tmp_path / "board")
     stop_after(2)
     with pytest.raises(KeyboardInterrupt):
-        learn(SPEC, tmp_path / "run", on_generation=board, **words)
+        learn(SPEC, tmp_path / "run", settings, on_generation=board)
     board.close()
     stop_after(99)
     board = MetaTrainingBoard(tmp_path / "board")
-    learn(SPEC, tmp_path / "run", on_generation=board, **words)
+    learn(SPEC, tmp_path / "run", settings, on_generation=board)
     board.close()
     events = EventAccumulator(str(tmp_path / "board")).Reload()
     assert [event.step for event in events.Scalars("generation/fitness")] == [1, 2, 3]
@@ -165,7 +166,7 @@ def test_sets_of_any_size_have_small_trainings(count, classes, monkeypatch):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_command_without_options_is_the_spec_without_arguments(objective, monkeypatch):
     shown = []
-    monkeypatch.setattr("mlrsnet_lab.screen.show_metatrain", lambda spec, *others: shown.append(spec))
+    monkeypatch.setattr("mlrsnet_lab.screen.metatrain.show_metatrain", lambda spec, *others: shown.append(spec))
     assert cli.main(["metatrain", "--objective", objective, "--name", "unnamed"]) == 0
     assert shown == [OBJECTIVES[objective]()]
 
@@ -198,14 +199,14 @@ def test_the_paper_updates_every_100_steps_and_the_command_more_often_on_small_d
 def test_a_folder_of_another_meta_training_and_a_damaged_one_are_refused(stop_after, tmp_path):
     stop_after(1)
     with pytest.raises(KeyboardInterrupt):
-        learn(SPEC, tmp_path / "run", device="cpu")
+        learn(SPEC, tmp_path / "run", Settings(device="cpu"))
     other = HorizonSpec(**{**SPEC.__dict__, "sigma": 0.2})
     with pytest.raises(ValueError, match=r"holds a run with another spec \(different: sigma\): write to another file"):
-        learn(other, tmp_path / "run", device="cpu")
+        learn(other, tmp_path / "run", Settings(device="cpu"))
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nothing")
     (tmp_path / "run" / "checkpoint.previous.pt").unlink()
     with pytest.raises(ValueError, match=r"is not a checkpoint of this run \(\w+: .+\): delete it to start over"):
-        learn(SPEC, tmp_path / "run", device="cpu")
+        learn(SPEC, tmp_path / "run", Settings(device="cpu"))
 
 
 def test_the_command_ends_in_a_schedule_and_its_record(capsys):
@@ -261,7 +262,7 @@ def test_a_curve_in_a_line_of_text():
 
 @pytest.fixture
 def only_digits(monkeypatch):
-    digits = (universal.Source("digits", "digits", 8),)
+    digits = (universal.SmallSource("digits", "digits", 8),)
     monkeypatch.setattr(universal, "TRAINING", digits)
     monkeypatch.setattr(universal, "VALIDATION", digits)
     monkeypatch.setattr(universal.distribution, "__kwdefaults__", {"kinds": 3, "validation": 2, "horizons": (3, 5)})

@@ -17,6 +17,7 @@ from mlrsnet_lab import methods, records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.methods import Method
 from mlrsnet_lab.optimizers import EAGER, OPTIMIZERS
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
@@ -40,24 +41,24 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
     spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
     if optimizer not in ALONE.get(schedule, OPTIMIZERS):
         with pytest.raises(TypeError, match=f"optimizer must be one that schedule '{schedule}' has a form for, got"):
-            run(spec, device="cpu")
+            run(spec, settings=Settings(device="cpu"))
         return
     if schedule == "mlr-snet" and optimizer in EAGER:
         with pytest.raises(TypeError, match="optimizer must take steps that are linear in its LR"):
-            run(spec, device="cpu")
+            run(spec, settings=Settings(device="cpu"))
         return
     if schedule in ("learned", "relative-rule") and optimizer in OWN_LR:
         with pytest.raises(ValueError, match="optimizer must leave its LR to the schedule, got"):
-            run(spec, device="cpu")
+            run(spec, settings=Settings(device="cpu"))
         return
-    whole = run(spec, device="cpu")
+    whole = run(spec, settings=Settings(device="cpu"))
     assert whole.status == "finished"
     assert [line["epoch"] for line in whole.epochs] == [1, 2]
     assert whole.trace["step"] == list(range(2 * PER_EPOCH))
     assert all(math.isfinite(number) for numbers in whole.trace.values() for number in numbers)
     assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
     assert ("gamma" in whole.epochs[0]) == (schedule in ("learned", "mlr-snet"))
-    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+    assert_same(stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu")), whole)
     assert_same(records.read(tmp_path / "run"), whole)
 
 
@@ -85,13 +86,13 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
     mlr_snet = {"every": 10, "hidden": 8, "scale": 0.1}
     options = {"learned": learned, "mlr-snet": mlr_snet, "rtho": careful, "l4": short}.get(schedule, {})
     spec = of_text(model, schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.1))
-    whole = run(spec, root=texts, device="cpu")
+    whole = run(spec, settings=Settings(device="cpu", root=texts))
     assert whole.data["metric"] == {"name": "perplexity", "unit": "", "better": "lower"}
     assert whole.epochs[-1]["train_loss"] < whole.trace["loss"][0]
     for part in ("val", "test"):
         # a record keeps 6 digits of each: the loss is within 5e-6, the metric within 5e-6 of itself
         assert whole.epochs[-1][f"{part}_metric"] == pytest.approx(math.exp(whole.epochs[-1][f"{part}_loss"]), rel=2e-5)
-    assert_same(stop_and_resume(spec, tmp_path / "run", root=texts, device="cpu"), whole)
+    assert_same(stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu", root=texts)), whole)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +101,13 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
 )
 def test_batch_norms_end_alike_if_the_run_is_stopped(schedule, optimizer, tmp_path):
     spec = tiny(**SMALL_CNN, schedule=schedule, optimizer=optimizer)
-    assert_same(stop_and_resume(spec, tmp_path, device="cpu"), run(spec, device="cpu"))
+    assert_same(
+        stop_and_resume(spec, tmp_path, settings=Settings(device="cpu")), run(spec, settings=Settings(device="cpu"))
+    )
 
 
 def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not():
-    first, again, other = (run(tiny(**SMALL_CNN, seed=seed), device="cpu") for seed in (3, 3, 4))
+    first, again, other = (run(tiny(**SMALL_CNN, seed=seed), settings=Settings(device="cpu")) for seed in (3, 3, 4))
     assert_same(first, again)
     assert first.trace["loss"][0] != other.trace["loss"][0]
 
@@ -114,7 +117,10 @@ def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedu
     """From the first loss, or the first perplexity where LRs have to be larger."""
     options = {"schedule": schedule_file} if schedule == "learned" else {}
     given = {"schedule": schedule, "schedule_options": {**options, "scale": 0.01}}
-    picture, text = run(tiny(**given), device="cpu"), run(of_text(**given), root=texts, device="cpu")
+    picture, text = (
+        run(tiny(**given), settings=Settings(device="cpu")),
+        run(of_text(**given), settings=Settings(device="cpu", root=texts)),
+    )
     vocabulary = text.data["task"]["num_classes"]
     assert picture.epochs[0]["gamma"] == pytest.approx(Gamma()(picture.trace["loss"][0], 2), rel=1e-4)
     by_loss, by_perplexity = (gamma(text.trace["loss"][0], vocabulary) for gamma in (Gamma(), PerplexityGamma()))
@@ -142,7 +148,7 @@ def gammas_of(spec):
 
 
 def test_gamma_is_computed_as_the_paper_or_as_the_authors_program_has_it(tmp_path):
-    first = run(phased(tmp_path, "card"), device="cpu").trace["loss"][0]
+    first = run(phased(tmp_path, "card"), settings=Settings(device="cpu")).trace["loss"][0]
     gammas, _ = gammas_of(phased(tmp_path, "paper"))
     assert len(set(gammas)) == 1
     assert gammas[0] == pytest.approx(Gamma()(first, 2), rel=1e-4)
@@ -169,7 +175,10 @@ def test_a_meta_training_has_the_authors_gamma_where_asked(tmp_path):
 
 def test_a_run_with_the_authors_gamma_ends_alike_if_it_is_stopped(tmp_path):
     spec = phased(tmp_path, "authors")
-    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), run(spec, device="cpu"))
+    assert_same(
+        stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu")),
+        run(spec, settings=Settings(device="cpu")),
+    )
 
 
 def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked(tmp_path, monkeypatch):
@@ -183,9 +192,9 @@ def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked
     monkeypatch.setattr(Stepper, "evaluate", worse)
     spec = tiny(schedule="learned", schedule_options={"validate": True}, epochs=6, eval_every=6)
     with pytest.warns(UserWarning, match="got nothing below its first loss"):
-        whole = run(spec, device="cpu")
-        assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
-    plain = run(replace(spec, schedule_options={}), device="cpu")
+        whole = run(spec, settings=Settings(device="cpu"))
+        assert_same(stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu")), whole)
+    plain = run(replace(spec, schedule_options={}), settings=Settings(device="cpu"))
     cut = 4 * PER_EPOCH
     assert whole.trace["lr"][:cut] == plain.trace["lr"][:cut]
     assert whole.trace["lr"][cut] == pytest.approx(0.1 * plain.trace["lr"][cut], rel=1e-4)
@@ -194,16 +203,19 @@ def test_a_learned_schedule_reads_the_validation_loss_of_every_epoch_where_asked
 def test_the_default_trains_without_being_told_a_loss(tmp_path):
     options = {"tells_loss": False}
     spec = tiny(schedule="learned", schedule_options=options)
-    whole = run(spec, device="cpu")
+    whole = run(spec, settings=Settings(device="cpu"))
     assert whole.epochs[1]["train_loss"] < whole.epochs[0]["train_loss"]
-    assert_same(stop_and_resume(spec, tmp_path / "run", device="cpu"), whole)
+    assert_same(stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu")), whole)
     stepper = Stepper(spec, torch.device("cpu"))
     stepper.step()
     assert math.isnan(stepper.method.learned.status()["lowest_level"])
     with pytest.raises(
         ValueError, match="tells_loss must be true for the schedule 'universal-lstm', a network that reads"
     ):
-        run(tiny(schedule="learned", schedule_options={**options, "schedule": "universal-lstm"}), device="cpu")
+        run(
+            tiny(schedule="learned", schedule_options={**options, "schedule": "universal-lstm"}),
+            settings=Settings(device="cpu"),
+        )
 
 
 @pytest.mark.parametrize("schedule", ["universal", "universal-lstm"])
@@ -235,15 +247,15 @@ def test_a_range_that_comes_from_no_loss_has_no_gamma_to_choose():
     ):
         spec = tiny(schedule="learned", schedule_options={"schedule": schedule, "gamma": "paper"})
         with pytest.raises(ValueError, match=f"gamma must be 'card' for the schedule '{schedule}', {why}"):
-            run(spec, device="cpu")
+            run(spec, settings=Settings(device="cpu"))
     with pytest.raises(ValueError, match="gamma must be one of card, paper, authors; got 'twice'"):
-        run(tiny(schedule="learned", schedule_options={"gamma": "twice"}), device="cpu")
+        run(tiny(schedule="learned", schedule_options={"gamma": "twice"}), settings=Settings(device="cpu"))
 
 
 def test_mlr_snet_over_adam_learns_a_language_model_at_adams_lrs(texts):
     """Section 5.5 of the paper, whose Adam has an LR of 0.01."""
     given = {"schedule": "mlr-snet", "schedule_options": {"every": 2}, "optimizer_options": {"beta1": 0.0}}
-    text = run(of_text(optimizer="adam", **given), root=texts, device="cpu")
+    text = run(of_text(optimizer="adam", **given), settings=Settings(device="cpu", root=texts))
     share = PerplexityGamma().carry_over({"betas": (0.0, 0.999)}, text.data["task"]["num_classes"])
     most = share * text.epochs[0]["gamma"]
     assert share < 0.01
@@ -255,7 +267,7 @@ def test_mlr_snet_over_adam_learns_a_language_model_at_adams_lrs(texts):
 def test_every_network_that_can_be_meta_learned_leaves_its_schedule(net, extra, tmp_path):
     options = {"every": 10, "hidden": 8, "net": net, "name": "mine", **extra}
     spec = tiny(schedule="mlr-snet", schedule_options=options)
-    record = stop_and_resume(spec, tmp_path, device="cpu")
+    record = stop_and_resume(spec, tmp_path, settings=Settings(device="cpu"))
     assert "hypergradient" in record.epochs[0]
     schedule = Schedule.load(tmp_path / records.SCHEDULE)
     assert schedule.num_phases == 3
@@ -293,14 +305,14 @@ def test_a_method_of_ones_own_is_one_small_class(tmp_path, monkeypatch):
     for table in (methods.METHODS, methods.SCHEDULES):
         monkeypatch.setitem(table, "bold-driver", BoldDriver)
     spec = tiny(schedule="bold-driver", schedule_options={"down": 0.5}, lr=0.01)
-    whole = run(spec, device="cpu")
+    whole = run(spec, settings=Settings(device="cpu"))
     losses, lr, expected = [math.inf, *whole.trace["loss"]], 0.01, []
     for before, loss in pairwise(losses):
         lr *= 1.02 if loss < before else 0.5
         expected.append(lr)
     assert whole.trace["lr"] == pytest.approx(expected, rel=1e-4)
     assert whole.epochs[-1]["last"] == whole.trace["loss"][-1]
-    assert_same(stop_and_resume(spec, tmp_path, device="cpu"), whole)
+    assert_same(stop_and_resume(spec, tmp_path, settings=Settings(device="cpu")), whole)
     assert RunSpec.from_json(spec.to_json()) == spec
     with pytest.raises(ValueError, match="no option 'sideways' for 'bold-driver': its options are up, down"):
         tiny(schedule="bold-driver", schedule_options={"sideways": 1})
@@ -308,4 +320,4 @@ def test_a_method_of_ones_own_is_one_small_class(tmp_path, monkeypatch):
 
 def test_what_is_told_of_a_skipped_step_names_nothing_of_the_loops_own():
     with pytest.warns(UserWarning, match="gradient was not finite: the optimizer skipped this step"):
-        run(tiny(schedule="rtho", lr=1e30, epochs=1), device="cpu")
+        run(tiny(schedule="rtho", lr=1e30, epochs=1), settings=Settings(device="cpu"))

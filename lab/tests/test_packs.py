@@ -10,6 +10,7 @@ from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.report import read_report
+from mlrsnet_lab.settings import Settings
 
 LABELS = {"recipe": "table1", "scale": "short", "column": "CIFAR-10"}
 
@@ -62,12 +63,12 @@ def test_unpacking_gives_back_the_same_files(table):
 
 
 def test_a_real_run_survives_packing_bit_for_bit_and_is_not_trained_again(tmp_path):
-    run(tiny(), tmp_path / "a", device="cpu")
+    run(tiny(), tmp_path / "a", Settings(device="cpu"))
     before = contents(tmp_path)
     assert before.pop(f"a/{records.COPY}")  # the pack has a digest instead
     assert cli.main(["runs", "pack", str(tmp_path)]) == 0
     packed = contents(tmp_path)
-    again = run(tiny(), tmp_path / "a", device="cpu")
+    again = run(tiny(), tmp_path / "a", Settings(device="cpu"))
     assert again.status == "finished"
     assert contents(tmp_path) == packed
     assert cli.main(["runs", "unpack", str(tmp_path)]) == 0

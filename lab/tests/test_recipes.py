@@ -15,14 +15,16 @@ from mlrsnet import Schedule, baselines
 from mlrsnet.meta.authors import COMPAT
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import optimizers, records
+from mlrsnet_lab.campaign import run_recipe
 from mlrsnet_lab.jobs import choose
 from mlrsnet_lab.loop import run
-from mlrsnet_lab.recipe_runs import run_recipe, run_study
 from mlrsnet_lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, authors, proof, proof_tasks, table1, transfer
 from mlrsnet_lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet_lab.report import read_report, write_report
 from mlrsnet_lab.report.markdown import escape
 from mlrsnet_lab.report.studies import panels
+from mlrsnet_lab.reproduce import run_study
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
@@ -83,9 +85,8 @@ def test_table1_sets_our_numbers_beside_the_papers(scale):
     expected += [(row, "CIFAR-10, Xavier", ten) for row, ten, _ in TABLE1]
     expected += [(row, "CIFAR-10, Xavier", None) for row in (*unscaled, BESIDE[3])]
     assert [(cell.row, cell.column, cell.paper) for cell in cells] == expected
-    told = json.loads(records.dumps(RECIPES["table1"].describe(scale, [0])))
-    assert told["rows"] == [*(row for row, _, _ in TABLE1), *unscaled, "L4Mom", *BESIDE]
-    assert told["columns"] == ["CIFAR-10", "CIFAR-100", "CIFAR-10, Xavier"]
+    told = json.loads(records.dumps(RECIPES["table1"].sheet(scale, [0]).to_dict()))
+    assert [(cell["row"], cell["column"]) for cell in told["cells"]] == [(row, column) for row, column, _ in expected]
     assert [cell["paper"] and tuple(cell["paper"]) for cell in told["cells"]] == [paper for _, _, paper in expected]
 
 
@@ -117,10 +118,10 @@ def test_a_small_training_can_begin_with_the_authors_initial_weights(tmp_path):
 def test_table1_of_digits_says_that_the_papers_numbers_are_of_something_else():
     cells = table1.cells("smoke")
     assert [(cell.row, cell.column) for cell in cells] == [(row, "Digits") for row, _, _ in TABLE1]
-    told = RECIPES["table1"].describe("smoke", [0])
-    assert told["paper_setting"] == "CIFAR-10, 200 epochs"
+    told = RECIPES["table1"].sheet("smoke", [0])
+    assert told.paper_setting == "CIFAR-10, 200 epochs"
     assert [cell.paper for cell in cells] == [ten for _, ten, _ in TABLE1]
-    assert any("stand in for CIFAR" in note for note in told["notes"])
+    assert any("stand in for CIFAR" in note for note in told.notes)
 
 
 def test_every_row_of_table1_is_a_run_at_every_scale():
@@ -168,9 +169,9 @@ def test_what_is_ready_made_stands_beside_every_transfer_and_is_told(name, tmp_p
             assert rival == replace(momentum, schedule="cosine", schedule_options={"warmup": 0.05})
             assert ready == replace(transferred, schedule_options={"schedule": "cifar10-resnet18"})
         assert sum(row == SHIPPED for row, _ in cells) == len(columns) > 0
-        assert SHIPPED_NOTE in recipe.describe(scale, [0])["notes"]
+        assert SHIPPED_NOTE in recipe.sheet(scale, [0]).notes
     assert not {cell.row for cell in recipe.cells("smoke")} & {SHIPPED, *READY_MADE}
-    assert SHIPPED_NOTE not in recipe.describe("smoke", [0])["notes"]
+    assert SHIPPED_NOTE not in recipe.sheet("smoke", [0]).notes
 
 
 @pytest.mark.parametrize("scale", ["short", "paper"])
@@ -276,10 +277,10 @@ def test_every_departure_of_the_authors_program_has_one_switch_and_changes_the_t
         batch_size=16,
         epochs=3,
     )
-    plain = run(base, device="cpu")
+    plain = run(base, settings=Settings(device="cpu"))
     only_what_is_left = {"phases", "phase-gamma"}  # they change the schedule that a training leaves, not the training
     for name in authors.DEPARTURES:
-        changed = run(authors.program(base, [name], every=5), device="cpu")
+        changed = run(authors.program(base, [name], every=5), settings=Settings(device="cpu"))
         assert (changed.trace["loss"] == plain.trace["loss"]) == (name in only_what_is_left), name
     with pytest.raises(ValueError, match="names must be one of layout, net-init"):
         authors.program(base, ["cell"])
@@ -315,7 +316,7 @@ def test_l4_hd_and_rtho_are_at_settings_that_the_paper_names(scale):
         assert replace(found, schedule="fixed", schedule_options={}) == base
     grid = (1e-3, 1e-4) if scale == "smoke" else (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
     assert cells["HD"].choice == cells["RTHO"].choice == Choice("hyper_lr", grid, 2 if scale == "smoke" else 10)
-    assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].describe(scale, [0])["notes"])
+    assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].sheet(scale, [0]).notes)
 
 
 def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path, monkeypatch):
@@ -329,13 +330,13 @@ def test_a_setting_is_chosen_by_validation_once_and_used_for_every_seed(tmp_path
     results = {0.9: 50.0, 0.0: 70.0, 0.5: 60.0}
     made = []
 
-    def pretended(spec, folder, **options):
+    def pretended(spec, folder, settings, **options):
         made.append((spec.schedule_options["end"], spec.epochs, spec.seed, options["labels"]["row"]))
         data = {"status": "finished", "metric": {"better": "higher"}, "result": {"val_metric": results[made[-1][0]]}}
         return records.Record(data, folder=folder)
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.run", pretended)
-    found = run_recipe("mine", "smoke", tmp_path, seeds=[5, 6], device="cpu")
+    monkeypatch.setattr("mlrsnet_lab.campaign.run", pretended)
+    found = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[5, 6])
     trials = [(0.9, 1, 4, "Cosine, end 0.9"), (0.0, 1, 4, "Cosine, end 0"), (0.5, 1, 4, "Cosine, end 0.5")]
     assert made == [*trials, (0.0, 3, 5, "Cosine"), (0.0, 3, 6, "Cosine")]  # with the recipe's first seed, once
     assert len(found) == 2
@@ -448,9 +449,7 @@ def test_sgdrs_cycles_are_the_papers_at_every_horizon_and_noted(name):
             wanted = [10 * (2**count - 1) for count in range(1, 8)]
             assert rises(values) == [epoch for epoch in wanted if epoch < chosen.epochs]
     for scale in SCALES:
-        assert any(
-            "not finished when the training ends" in note for note in RECIPES[name].describe(scale, [0])["notes"]
-        )
+        assert any("not finished when the training ends" in note for note in RECIPES[name].sheet(scale, [0]).notes)
 
 
 def cells_of(name, row, scale="paper"):
@@ -543,19 +542,19 @@ def test_frost_is_left_out_only_where_its_pictures_are_not_there(tmp_path, monke
         if options.get("corruption") == "frost" and not there:
             raise FileNotFoundError("frost needs photographs")
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.datasets.find", find)
+    monkeypatch.setattr("mlrsnet_lab.campaign.datasets.find", find)
     monkeypatch.setattr(
-        "mlrsnet_lab.recipe_runs.run", lambda spec, folder, **options: records.Record({"status": "finished"})
+        "mlrsnet_lab.campaign.run", lambda spec, folder, settings, **options: records.Record({"status": "finished"})
     )
-    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 1
+    assert len(run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])) == 1
     told = json.loads((tmp_path / "recipe.json").read_text())["cells"]
     assert [cell["missing"] for cell in told] == [None, "frost needs photographs"]
     there.append(True)
-    assert len(run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")) == 2
+    assert len(run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])) == 2
     cells[1] = replace(cells[1], optional=False)
     there.clear()
     with pytest.raises(FileNotFoundError, match="frost needs photographs"):
-        run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+        run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
 
 
 def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written(tmp_path, monkeypatch):
@@ -566,9 +565,9 @@ def test_data_of_every_task_of_a_column_is_looked_for_before_anything_is_written
         if name == "svhn":
             raise FileNotFoundError("svhn was not found")
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.datasets.find", find)
+    monkeypatch.setattr("mlrsnet_lab.campaign.datasets.find", find)
     with pytest.raises(FileNotFoundError, match="svhn was not found"):
-        run_recipe("meta-tasks", "paper", tmp_path / "t", device="cpu")
+        run_recipe("meta-tasks", "paper", tmp_path / "t", Settings(device="cpu"))
     assert "mnist" in asked
     assert not (tmp_path / "t").exists()
 
@@ -579,12 +578,12 @@ def test_a_grid_that_fails_altogether_is_not_called_chosen(tmp_path, monkeypatch
     monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: [cell]))
     made = []
 
-    def diverged(spec, folder, **options):
+    def diverged(spec, folder, settings, **options):
         made.append(spec)
         return records.Record({"status": "diverged", "metric": {"better": "higher"}})
 
-    monkeypatch.setattr("mlrsnet_lab.recipe_runs.run", diverged)
-    (found,) = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    monkeypatch.setattr("mlrsnet_lab.campaign.run", diverged)
+    (found,) = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert len(made) == 2
     assert found.status == "failed"
     assert "every trial failed: hyper_lr was one of 1, 0.1" in found.data["error"]
@@ -597,7 +596,7 @@ def test_a_missing_package_fails_its_own_row_only(tmp_path, monkeypatch):
     cells = [Cell(spec.optimizer, "Digits", spec) for spec in specs]
     monkeypatch.setitem(RECIPES, "mine", Recipe("mine", "Mine", "None.", lambda scale: cells))
     monkeypatch.setitem(sys.modules, "prodigyopt", None)
-    found = run_recipe("mine", "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe("mine", "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert [record.status for record in found] == ["failed", "finished"]
     assert "prodigyopt" in found[0].data["error"]
 
@@ -706,7 +705,7 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
 @pytest.mark.filterwarnings("ignore:a loss was far outside those")  # learned in a few steps on a few digits
 @pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RARELY)])
 def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, tmp_path):
-    found = run_recipe(name, "smoke", tmp_path, seeds=[0], device="cpu")
+    found = run_recipe(name, "smoke", tmp_path, Settings(device="cpu"), seeds=[0])
     assert {record.status for record in found} <= {"finished", "diverged"}  # a grid of LRs has some that are too large
     astray = sum(record.status == "diverged" for record in found)
     assert astray <= (3 if name in ("horizon", "universal-lstm") else 0)
@@ -732,7 +731,12 @@ def test_the_smoke_scale_runs_on_any_machine_and_reports_on_every_method(name, t
 @pytest.mark.nightly
 def test_table1_on_digits_learns_under_every_schedule(tmp_path):
     found = run_recipe(
-        "table1", "smoke", tmp_path, seeds=[1], only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"], device="cpu"
+        "table1",
+        "smoke",
+        tmp_path,
+        Settings(device="cpu"),
+        seeds=[1],
+        only=["MLR-SNet", "MultiStep", "L4", "HD", "RTHO"],
     )
     assert [record.data["labels"]["row"] for record in found] == ["MultiStep", "L4", "HD", "RTHO", "MLR-SNet"]
     assert all(record.result["last"] > 85 for record in found)
@@ -773,5 +777,5 @@ def test_missing_data_of_a_start_is_told_before_anything_is_written(tmp_path, mo
     recipe = Recipe("one", "One", "Nothing.", lambda scale: [Cell("A", "B", spec)])
     monkeypatch.setitem(RECIPES, "one", recipe)
     with pytest.raises(FileNotFoundError, match="ptb was not found"):
-        run_recipe("one", "smoke", tmp_path / "out", root=tmp_path, device="cpu")
+        run_recipe("one", "smoke", tmp_path / "out", Settings(device="cpu", root=tmp_path))
     assert not (tmp_path / "out").exists()

@@ -10,6 +10,7 @@ import mlrsnet_lab
 from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.settings import Settings
 
 
 @pytest.fixture
@@ -52,15 +53,15 @@ def test_the_commit_is_the_packages_own_and_says_what_was_changed(tmp_path, monk
 def test_a_record_names_every_session_that_trained_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MLRSNET_COMMIT", "first")
     with pytest.raises(KeyboardInterrupt):
-        run(tiny(), tmp_path, device="cpu", watchers=[Stop()])
+        run(tiny(), tmp_path, Settings(device="cpu"), watchers=[Stop()])
     monkeypatch.setenv("MLRSNET_COMMIT", "second")
     records.commit.cache_clear()
-    sessions = run(tiny(), tmp_path, device="cpu").data["sessions"]
+    sessions = run(tiny(), tmp_path, Settings(device="cpu")).data["sessions"]
     assert [(session["commit"], session["from_step"]) for session in sessions] == [("first", 0), ("second", 64)]
 
 
 def test_a_run_can_be_read_while_it_is_written_and_a_cut_last_line_is_left_out(tmp_path):
-    run(tiny(), tmp_path, device="cpu")
+    run(tiny(), tmp_path, Settings(device="cpu"))
     text = (tmp_path / "epochs.jsonl").read_text()
     write_by_hand(tmp_path / "epochs.jsonl", text[:-20])  # as earlier versions could leave it
     assert [line["epoch"] for line in records.read(tmp_path).epochs] == [1]

@@ -23,6 +23,7 @@ from mlrsnet_lab.report.layout import describe
 from mlrsnet_lab.report.pictures import Line, Panel, limits, meta_training, training
 from mlrsnet_lab.report.styles import COLOURS, Style, styles
 from mlrsnet_lab.report.tables import Report, Table, build
+from mlrsnet_lab.settings import Settings
 
 ACCURACY = {"name": "accuracy", "unit": "%", "better": "higher"}
 PERPLEXITY = {"name": "perplexity", "unit": "", "better": "lower"}
@@ -112,7 +113,7 @@ def leave_recipe(folder: Path, rows: list[str], scale: str = "short", **more: ob
         "claim": "It is best.",
         "notes": ["A note."],
     }
-    data |= {"rows": rows, "columns": ["CIFAR-10"], "seeds": [0, 1, 2], "cells": cells, **more}
+    data |= {"seeds": [0, 1, 2], "cells": cells, **more}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.json").write_text(json.dumps(data))
 
@@ -196,7 +197,9 @@ def test_one_seed_claims_no_spread_and_one_row_no_victory(tmp_path):
 
 
 def test_a_column_without_runs_does_not_say_what_it_measures(tmp_path):
-    leave_recipe(tmp_path, ["MultiStep"], columns=["CIFAR-10", "Text"])
+    leave_recipe(
+        tmp_path, ["MultiStep"], cells=[{"row": "MultiStep", "column": column} for column in ("CIFAR-10", "Text")]
+    )
     leave_run(tmp_path / "a", row="MultiStep")
     tables = read(tmp_path).sections[0].tables
     assert [describe(table).split(",")[0] for table in tables] == ["Test accuracy (%)", "Not run."]
@@ -458,7 +461,7 @@ def test_a_damaged_line_before_the_last_is_not_passed_over(tmp_path):
 def test_names_from_files_cannot_become_markup(tmp_path):
     evil = '<script>alert("1")</script> & | *x*'
     cells = [{"row": evil, "column": evil, "paper": [1, 2], "missing": evil}]
-    leave_recipe(tmp_path / "r", [evil], columns=[evil], cells=cells, title=evil, claim=evil, notes=[evil])
+    leave_recipe(tmp_path / "r", [evil], cells=cells, title=evil, claim=evil, notes=[evil])
     more = {"device": evil, "commit": evil, "versions": {evil: evil}, "error": evil, "task": {"note": evil}}
     leave_run(tmp_path / "r" / "a", row=evil, column=evil, spec={"seed": evil, "model": evil}, status="failed", **more)
     leave_run(tmp_path / "loose", spec={"schedule": evil}, metric={"name": evil, "unit": evil, "better": "lower"})
@@ -647,7 +650,7 @@ def test_the_report_does_not_load_what_trains():
     code = "import sys, mlrsnet_lab.report; print([name for name in sys.modules if name.startswith('mlrsnet_lab.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     named = {"methods", "optimizers", "baselines", "options"}  # which options a schedule has, and what they are
-    assert set(re.findall(r"mlrsnet_lab\.(\w+)", loaded)) == {"checks", "records", "report", *named}
+    assert set(re.findall(r"mlrsnet_lab\.(\w+)", loaded)) == {"checks", "records", "report", "sheets", *named}
 
 
 def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
@@ -656,7 +659,7 @@ def test_what_each_learned_network_says_alone_is_drawn(tmp_path):
 
     options = {"every": 5, "num_phases": 4}
     spec = RunSpec(task="digits", model="mlp", epochs=2, schedule="mlr-snet", schedule_options=options)
-    run(spec, tmp_path / "a", device="cpu")
+    run(spec, tmp_path / "a", Settings(device="cpu"))
     (found,) = read_report(tmp_path).runs
     curves = found.alone()
     assert len(curves) == 4

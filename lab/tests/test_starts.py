@@ -8,6 +8,7 @@ from runs import CPU, TINY, assert_same, stop_and_resume, tiny
 
 from mlrsnet_lab import starts
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
@@ -26,19 +27,21 @@ def test_a_fine_tuning_starts_where_its_start_ended_and_is_made_once(tmp_path, m
 
 
 def test_a_record_says_what_doing_nothing_would_leave(tmp_path):
-    record = run(tiny(start=START, lr=1e-9), root=tmp_path, device="cpu")
+    record = run(tiny(start=START, lr=1e-9), settings=Settings(device="cpu", root=tmp_path))
     before = record.data["before"]
     assert before["test"]["metric"] == pytest.approx(record.result["last"])
     assert before["val"]["loss"] == pytest.approx(record.result["val_loss"], rel=1e-4)
     assert before["new"] == []
-    assert "before" not in run(tiny(epochs=1), device="cpu").data
+    assert "before" not in run(tiny(epochs=1), settings=Settings(device="cpu")).data
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "schedule-free-sgd", "l-dog"])
 def test_a_fine_tuning_ends_alike_if_it_is_stopped_and_if_its_start_is_made_anew(optimizer, tmp_path):
     spec = tiny(start=START, optimizer=optimizer, lr=1.0 if optimizer == "l-dog" else 0.02)
-    whole = run(spec, root=tmp_path / "data", device="cpu")
-    assert_same(stop_and_resume(spec, tmp_path / "run", root=tmp_path / "other", device="cpu"), whole)
+    whole = run(spec, settings=Settings(device="cpu", root=tmp_path / "data"))
+    assert_same(
+        stop_and_resume(spec, tmp_path / "run", settings=Settings(device="cpu", root=tmp_path / "other")), whole
+    )
 
 
 def test_a_layer_for_other_classes_is_new_and_the_rest_is_kept(tmp_path):

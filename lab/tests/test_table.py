@@ -15,18 +15,18 @@ from torch import nn
 from mlrsnet_lab import universal
 from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table import kinds
-from mlrsnet_lab.table.columns import Column, grid
+from mlrsnet_lab.table.columns import Sizing, grid
 from mlrsnet_lab.table.compare import compare
 from mlrsnet_lab.table.facts import weight_facts
-from mlrsnet_lab.table.file import EDGES, Table, merged
+from mlrsnet_lab.table.file import EDGES, TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import FAMILIES, draw, factory, source_data
+from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of, source_data
 from mlrsnet_lab.table.law import Response, cross_validated, fit, responses
 
 COLUMNS = (
-    Column("absolute", 0.1),
-    Column("absolute", 1.0),
-    *(Column("weighted", r, 0.25, 3.0) for r in (0.02, 0.08, 0.3)),
+    Sizing("absolute", 0.1),
+    Sizing("absolute", 1.0),
+    *(Sizing("weighted", r, 0.25, 3.0) for r in (0.02, 0.08, 0.3)),
 )
 
 
@@ -77,7 +77,7 @@ def test_a_small_table_of_r_trains_under_every_column(tmp_path):
 @pytest.mark.parametrize("network", [{"kind": "lstm", "width": 8}, {"kind": "transformer", "width": 8, "init": "gpt2"}])
 def test_text_networks_are_built_with_their_initialisation(network):
     text = universal.Data(torch.zeros(8, 24).long(), torch.zeros(8, 24).long(), 30)
-    model = factory(network)(text)
+    model = network_of(network)(text)
     assert model(text.inputs).shape == (8, 24, 30)
     if network.get("init") == "gpt2":
         assert model.tokens.weight.std().item() == pytest.approx(0.02, rel=0.2)
@@ -91,7 +91,7 @@ def test_a_table_filled_in_pieces_is_the_one_filled_at_once(small, tmp_path):
     assert pieces.kinds == whole.kinds
     assert pieces.facts == whole.facts
     np.testing.assert_array_equal(np.array(pieces.fitness), np.array(whole.fitness))
-    np.testing.assert_array_equal(np.array(Table.load(tmp_path / "pieces.npz").losses), np.array(whole.losses))
+    np.testing.assert_array_equal(np.array(TrainingTable.load(tmp_path / "pieces.npz").losses), np.array(whole.losses))
 
 
 def test_no_training_begins_after_the_time_is_up(small, tmp_path):
@@ -107,19 +107,19 @@ def test_other_columns_are_refused_before_anything_is_trained(small, tmp_path):
 def test_a_file_that_is_no_table_is_told(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(ValueError, match=r"bad.npz is not a table .*make it again"):
-        Table.load(tmp_path / "bad.npz")
+        TrainingTable.load(tmp_path / "bad.npz")
 
 
 def test_tables_with_other_columns_are_not_mixed():
     with pytest.raises(ValueError, match="tables must have the same columns"):
-        merged([Table(["a"]), Table(["b"])])
+        merged([TrainingTable(["a"]), TrainingTable(["b"])])
 
 
 @pytest.mark.parametrize("text", ["weighted", "weighted|x|0|0", "weighted|1|2|3|4|5"])
 def test_a_column_that_is_none_is_told(text):
     with pytest.raises(ValueError, match="a column must be 'structure"):
-        Column.parse(text)
-    assert all(Column.parse(str(column)) == column for column in grid())
+        Sizing.parse(text)
+    assert all(Sizing.parse(str(column)) == column for column in grid())
 
 
 def test_trained_weights_are_told_from_fresh_ones():
@@ -141,13 +141,16 @@ def test_trained_weights_are_told_from_fresh_ones():
 
 def test_kept_tables_are_read_with_facts_and_structures_as_they_were():
     kept = Path(__file__).parents[2] / "results" / "table"
-    table = Table.load(kept / "short.npz")
+    table = TrainingTable.load(kept / "short.npz")
     assert [table.facts[row]["depth"] for row in (0, 5)] == [1, 4]
     assert {fact["is_trained"] for fact, kind in zip(table.facts, table.kinds, strict=True) if kind["start"]} == {
         True,
         False,
     }
-    assert {Column.parse(name).structure for name in Table.load(kept / "structures.npz").columns} >= {"each", "layer"}
+    assert {Sizing.parse(name).structure for name in TrainingTable.load(kept / "structures.npz").columns} >= {
+        "each",
+        "layer",
+    }
 
 
 def bowl(centres, sizes=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)):

@@ -17,6 +17,7 @@ from sklearn.datasets import load_sample_images
 
 from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 WORKER = Path(__file__).parent / "support" / "torchrun_worker.py"
@@ -122,7 +123,7 @@ def test_what_several_processes_cannot_do_is_refused(undisturbed):
 def test_two_processes_train_as_one_does_on_the_whole_batch(undisturbed, pictures):
     """Without batch norm and dropout, only roundings differ."""
     both = records.read(undisturbed[0] / "shards")
-    alone = run(replace(RunSpec.from_dict(both.spec), task=str(pictures / "folder")), device="cpu")
+    alone = run(replace(RunSpec.from_dict(both.spec), task=str(pictures / "folder")), settings=Settings(device="cpu"))
     for one, other in zip(alone.epochs, both.epochs, strict=True):
         for name in ("train_loss", "val_loss", "test_loss", "lr", "test_metric", "hypergradient"):
             assert one[name] == pytest.approx(other[name], rel=1e-3)
@@ -144,7 +145,7 @@ def test_killed_and_stopped_trainings_end_with_the_records_of_undisturbed_ones(p
     assert first == 0
     assert 5 <= killed < 7  # the end of an epoch; a slow machine saves more often
     with pytest.raises(ValueError, match=r"started with 2 processes, got 1: continue with 2, or delete checkpoint.pt"):
-        run(RunSpec.from_dict(stopped.spec), tmp_path / "folder", device="cpu")
+        run(RunSpec.from_dict(stopped.spec), tmp_path / "folder", Settings(device="cpu"))
 
     torchrun(tmp_path, pictures, texts, "--max-restarts=1", faults=[fault(0, "text", 8, 1, "ask")])
     sessions = records.read(tmp_path / "text").data["sessions"]
@@ -214,7 +215,7 @@ def test_every_kind_of_method_trains_in_two_processes_as_in_one(pictures, tmp_pa
     commands = [f"train {tmp_path}/{name}.json --out OUT/{name}" for name in specs]
     torchrun(tmp_path, pictures, tmp_path / "data", commands=commands)
     for name, spec in specs.items():
-        alone = run(spec, device="cpu", root=tmp_path / "data").epochs[-1]
+        alone = run(spec, settings=Settings(device="cpu", root=tmp_path / "data")).epochs[-1]
         both = records.read(tmp_path / name).epochs[-1]
         for number in ("train_loss", "val_loss", "test_loss", "lr"):
             assert both[number] == pytest.approx(alone[number], rel=2e-3), (name, number)

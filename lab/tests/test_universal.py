@@ -12,7 +12,7 @@ from mlrsnet_lab.horizon.policies import Defaults
 from mlrsnet_lab.horizon.population import Population
 from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models.small_text import AttentionNet, RecurrentNet
-from mlrsnet_lab.universal import Source, begin_trained, distribution, load
+from mlrsnet_lab.universal import SmallSource, begin_trained, distribution, load
 
 PLAY = "Now is the winter of our discontent made glorious summer by this sun of York; and all the clouds. " * 300
 
@@ -27,7 +27,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def two_sets(monkeypatch):
-    two = (Source("digits", "digits", 8), Source("shakespeare", "tinyshakespeare"))
+    two = (SmallSource("digits", "digits", 8), SmallSource("shakespeare", "tinyshakespeare"))
     monkeypatch.setattr(universal, "TRAINING", two)
     monkeypatch.setattr(universal, "VALIDATION", two)
 
@@ -75,7 +75,7 @@ def test_a_schedule_learns_from_it(root):
 
 
 def test_data_is_made_small_once(root):
-    source = Source("digits-small", "digits", 6)
+    source = SmallSource("digits-small", "digits", 6)
     made = load(source, root)
     assert made.inputs.shape[1:] == (1, 6, 6)
     assert abs(float(made.inputs.mean())) < 1e-3
@@ -86,7 +86,7 @@ def test_data_is_made_small_once(root):
 
 
 def test_a_kept_set_that_is_cut_is_named_and_one_whose_writing_stopped_is_not_there(root, monkeypatch):
-    source = Source("digits-cut", "digits", 6)
+    source = SmallSource("digits-cut", "digits", 6)
     path = root / "universal" / "digits-cut.npz"
     made = load(source, root)
     load.cache_clear()
@@ -110,7 +110,7 @@ def test_a_kept_set_that_is_cut_is_named_and_one_whose_writing_stopped_is_not_th
 
 
 def test_text_comes_in_pieces_that_are_one_character_apart(root):
-    text = load(Source("play", "tinyshakespeare"), root)
+    text = load(SmallSource("play", "tinyshakespeare"), root)
     assert text.inputs.shape[1] == universal.LENGTH
     assert torch.equal(text.inputs[:, 1:], text.targets[:, :-1])
 
@@ -118,13 +118,13 @@ def test_text_comes_in_pieces_that_are_one_character_apart(root):
 def test_only_training_pictures_are_used(root):
     from mlrsnet_lab import datasets
 
-    task, made = datasets.load("digits"), load(Source("digits-8", "digits", 8), root)
+    task, made = datasets.load("digits"), load(SmallSource("digits-8", "digits", 8), root)
     assert len(made.inputs) == len(task.train.labels) < 1797
 
 
 @pytest.mark.parametrize("is_text", [False, True])
 def test_fine_tuning_begins_with_a_low_loss_on_examples_it_has_not_seen(root, is_text):
-    data = load(Source("play", "tinyshakespeare") if is_text else Source("digits-8", "digits", 8), root)
+    data = load(SmallSource("play", "tinyshakespeare") if is_text else SmallSource("digits-8", "digits", 8), root)
 
     def fresh(data):
         if is_text:

@@ -10,6 +10,7 @@ from mlrsnet_lab.feeds import Score
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.records import read
 from mlrsnet_lab.report import read_report, write_report
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.width import FARTHEST, POINTS, along_rays
 
@@ -70,7 +71,7 @@ def test_an_error_on_the_way_leaves_the_weights_alone():
 @pytest.mark.parametrize("task", ["digits", "manual"])
 def test_a_run_measures_it_at_its_end(tmp_path, task):
     model = {"digits": {"model": "mlp"}, "manual": {"model": "lstm", "model_options": {"hidden": 8}}}[task]
-    record = run(RunSpec(task=task, epochs=1, rays=2, **model), tmp_path / "a", device="cpu")
+    record = run(RunSpec(task=task, epochs=1, rays=2, **model), tmp_path / "a", Settings(device="cpu"))
     rays = read(tmp_path / "a").data["rays"]
     assert len(rays["train"]) == len(rays["test"]) == 2
     assert rays["test"][0][0] == pytest.approx(record.result["test_loss"], rel=1e-4)
@@ -81,7 +82,7 @@ def test_a_run_measures_it_at_its_end(tmp_path, task):
 
 
 def test_without_it_nothing_is_recorded(tmp_path):
-    record = run(RunSpec(task="digits", model="mlp", epochs=1), tmp_path / "a", device="cpu")
+    record = run(RunSpec(task="digits", model="mlp", epochs=1), tmp_path / "a", Settings(device="cpu"))
     assert "rays" not in record.data
     page, _ = write_report(tmp_path)
     assert "random rays" not in page.read_text()

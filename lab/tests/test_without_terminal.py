@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from mlrsnet_lab import reproduce as module
 from mlrsnet_lab.recipes import Cell, Recipe
-from mlrsnet_lab.recipes.base import Grid, Study
+from mlrsnet_lab.sheets import Grid, nothing
 from mlrsnet_lab.reproduce import reproduce
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 TINY = RunSpec(task_options={"classes": [0, 1]}, model="mlp", model_options={"width": 8}, batch_size=64, epochs=1)
@@ -32,10 +33,11 @@ for name, one in {"tiny": recipe("tiny", "digits"), "no-data": recipe("no-data",
 for name in set(module.RECIPES) - {"tiny", "no-data"}:
     del module.RECIPES[name]
 module.STUDIES.clear()
-module.STUDIES["sums"] = Study("sums", "Sums", "1 + 1 = 2.", lambda scale, seed: ([Grid("Sum", ("n",), [(2.0,)])], []))
+sums = ([Grid("Sum", ("n",), [(2.0,)])], [])
+module.STUDIES["sums"] = Recipe("sums", "Sums", "1 + 1 = 2.", nothing, measure=lambda scale, seed: sums)
 
 told = []
-done = reproduce("all", "smoke", Path("all"), device="cpu", root=Path("nowhere"), tell=told.append)
+done = reproduce("all", "smoke", Path("all"), Settings(device="cpu", root=Path("nowhere"), tell=told.append))
 print(json.dumps({
     "seeds": [record.spec["seed"] for record in done.records],
     "status": [record.status for record in done.records],
@@ -54,6 +56,7 @@ from mlrsnet_lab.loop import run
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.records import read
 from mlrsnet_lab.resume import read_below, resume
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 
 class Stop(Watcher):
@@ -66,11 +69,11 @@ spec = make_spec(Path("spec.json"), {"schedule": "linear", "seed": 4}, [("model"
 folders = [run_folder(make_spec(Path("spec.json"), {"seed": seed}), Path("runs")) for seed in (0, 1)]
 for seed, folder in enumerate(folders):
     try:
-        run(make_spec(Path("spec.json"), {"seed": seed}), folder, device="cpu", watchers=[Stop()])
+        run(make_spec(Path("spec.json"), {"seed": seed}), folder, Settings(device="cpu"), watchers=[Stop()])
     except KeyboardInterrupt:
         pass
 before = [record.status for record in read_below(Path("runs")).found]
-outcome = resume(Path("runs"), device="cpu")
+outcome = resume(Path("runs"), Settings(device="cpu"))
 outcome.raise_failures()
 print(json.dumps({
     "spec": [spec.schedule, spec.schedule_options, spec.seed, spec.epochs, spec.model_options],
@@ -120,9 +123,10 @@ import json
 from pathlib import Path
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import learn_greedy, learn_horizon
-greedy, record = learn_greedy(GreedySpec(task_options={"classes": [0, 1]}, epochs=1), Path("g.safetensors"), device="cpu")
+from mlrsnet_lab.settings import Settings
+greedy, record = learn_greedy(GreedySpec(task_options={"classes": [0, 1]}, epochs=1), Path("g.safetensors"), Settings(device="cpu"))
 spec = HorizonSpec(task_options={"classes": [0, 1]}, generations=1, tasks=1, members=2, hidden=4, held_out=1)
-horizon, path = learn_horizon(spec, Path("h.safetensors"), device="cpu")
+horizon, path = learn_horizon(spec, Path("h.safetensors"), Settings(device="cpu"))
 print(json.dumps([record.status, Path("g.safetensors").is_file(), path.name, sorted(p.name for p in Path(".").iterdir())]))
 """
     status, written, record, files = python(code, tmp_path)

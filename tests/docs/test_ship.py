@@ -16,8 +16,8 @@ from mlrsnet.nets import LSTMNet
 from mlrsnet.ranges import Gamma
 from mlrsnet_lab import records
 from mlrsnet_lab.recipes import table1, table3
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.sheets import slug
 
 ROOT = Path(__file__).parents[2]
 

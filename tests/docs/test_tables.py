@@ -9,8 +9,8 @@ from experiments import side_by_side, speed, transfers, width_of_minima
 from mlrsnet_lab import records
 from mlrsnet_lab.feeds.base import ACCURACY, PERPLEXITY
 from mlrsnet_lab.recipes import RECIPES
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.recipes.rows import SHIPPED, TRANSFERRED
+from mlrsnet_lab.sheets import slug
 
 SUBSET = "not the full set: the file has 900 training and 300 test pictures, the set 73,257 and 26,032"
 TEXT = "Penn Treebank, 3-layer LSTM"
@@ -32,7 +32,7 @@ def leave(results):
         folder, column, row, last, seed=0, *, metric=ACCURACY, note="", epochs=30, status="finished", best=None, **data
     ):
         name, scale = ("table1", "paper") if folder == "large" else folder.replace("_", "-").rsplit("-", 1)
-        plan = RECIPES[name].describe(scale, [0])
+        plan = RECIPES[name].sheet(scale, [0]).to_dict()
         result = {} if last is None else {"last": last, "best": best or last + 1}
         schedule = "learned" if row in (TRANSFERRED, SHIPPED, "Universal LSTM") else "fixed"
         told = {
@@ -172,8 +172,8 @@ def test_the_papers_numbers_stand_beside_ours(leave):
         "CIFAR-100, paper, 200 epochs, its own networks | CIFAR-100, 60 epochs, ours |"
     )
     assert cells(made, "Fixed") == ["87.69 ± 0.14", "87.00 (88.00)", "70.88 ± 0.12", "not run"]
-    notes = RECIPES["table2"].describe("short", [0])["notes"]
-    assert made[-len(notes) :] == notes
+    notes = RECIPES["table2"].sheet("short", [0]).notes
+    assert made[-len(notes) :] == list(notes)
 
 
 def test_of_corruptions_only_those_that_were_run_are_shown_and_the_data_are_described(leave):

@@ -52,7 +52,7 @@ from mlrsnet_lab.resume import read_below
 from mlrsnet_lab.screen.runs import show_run, show_runs
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.file import TrainingTable
 
 CPU = torch.device("cpu")
 LONGEST_MESSAGE = 1500
@@ -409,7 +409,7 @@ def table_bytes(kinds: bytes = b'{"number": 1}', facts: bytes = b'{"depth": 2}')
 def read_table_texts(folder: Path, content: bytes) -> None:
     kinds, _, facts = content.partition(SPLIT)
     (folder / "t.npz").write_bytes(table_bytes(kinds.rstrip(b"\0"), facts.rstrip(b"\0")))
-    assert len(Table.load(folder / "t.npz").numbers | {0}) >= 1
+    assert len(TrainingTable.load(folder / "t.npz").numbers | {0}) >= 1
 
 
 def pictures() -> dict[str, np.ndarray]:
@@ -532,7 +532,7 @@ READERS = {
     "pack": Reader(file_reader(records.PACK, read_pack), pack_seeds),
     "plans and studies": Reader(read_plans, plan_seeds),
     "spec": Reader(file_reader("spec.json", make_spec), spec_seeds),
-    "table": Reader(file_reader("t.npz", Table.load), lambda: [table_bytes()]),
+    "table": Reader(file_reader("t.npz", TrainingTable.load), lambda: [table_bytes()]),
     "table texts": Reader(read_table_texts, lambda: [b'{"number": 1}' + SPLIT + b'{"depth": 2}']),
     "arrays": Reader(
         file_reader("d.npz", lambda path: arrays.read(path, "d")),

@@ -27,8 +27,9 @@ from mlrsnet_lab.devices import device_name, resolve
 from mlrsnet_lab.horizon import Comparison
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import OnGeneration, learn
-from mlrsnet_lab.recipes.base import slug
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.settings import DEFAULT, Settings
+from mlrsnet_lab.sheets import slug
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.watch import Watcher
 
@@ -61,7 +62,7 @@ RECORD = "demo.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class DemoRun:
     """One training of the demo; `initial_lr` is None if the schedule finds its own range."""
 
     schedule: str
@@ -87,7 +88,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedBoth:
     """The schedules that step 1 learned, and how the full-horizon one compared before and after."""
 
     schedules: dict[str, Schedule]
@@ -98,21 +99,21 @@ class Learned:
 def learn_both(
     generations: int,
     out: Path,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
     on_generation: OnGeneration | None = None,
     watcher: Watcher | None = None,
-) -> Learned:
+) -> LearnedBoth:
     """Step 1, in folders below `out`. What an earlier demo left there is deleted."""
     folders = {name: out / f"learning-{slug(name)}" for name in (FULL_HORIZON, GREEDY)}
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
     spec = replace(HORIZON_LEARNING, generations=generations)
-    _, trainer = learn(spec, folders[FULL_HORIZON], device=device, on_generation=on_generation)
+    _, trainer = learn(spec, folders[FULL_HORIZON], settings, on_generation=on_generation)
     watchers = [watcher] if watcher else []
-    loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], device=device, watchers=watchers)
+    loop.run(GREEDY_LEARNING.run_spec(), folders[GREEDY], settings, watchers=watchers)
     schedules = {name: Schedule.read(folder / records.SCHEDULE) for name, folder in folders.items()}
-    return Learned(schedules, trainer.comparisons[0], trainer.comparisons[-1])
+    return LearnedBoth(schedules, trainer.comparisons[0], trainer.comparisons[-1])
 
 
 def transfer(
@@ -120,22 +121,22 @@ def transfer(
     epochs: int,
     seeds: int,
     out: Path,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
     watcher: Watcher | None = None,
-    on_run: Callable[[list[Run]], object] = lambda runs: None,
-) -> list[Run]:
+    on_run: Callable[[list[DemoRun]], object] = lambda runs: None,
+) -> list[DemoRun]:
     """Steps 2 and 3. Saves the schedules in `out`, and writes the record there after every training."""
     files = schedule_files(schedules, out)
     for name, schedule in schedules.items():
         schedule.save(files[name])
 
-    def keep(runs: list[Run]) -> None:
-        write_record(out / RECORD, runs, schedules, epochs, device)
+    def keep(runs: list[DemoRun]) -> None:
+        write_record(out / RECORD, runs, schedules, epochs, settings)
         on_run(runs)
 
-    write_record(out / RECORD, [], schedules, epochs, device)
-    return compare(epochs, seeds, files, device, watcher or Watcher(), keep)
+    write_record(out / RECORD, [], schedules, epochs, settings)
+    return compare(epochs, seeds, files, settings, watcher or Watcher(), keep)
 
 
 def schedule_files(schedules: Mapping[str, Schedule], out: Path) -> dict[str, Path]:
@@ -152,15 +153,15 @@ def compare(
     epochs: int,
     seeds: int,
     learned: Mapping[str, Path],
-    device: str,
+    settings: Settings,
     watcher: Watcher,
-    on_run: Callable[[list[Run]], None],
-) -> list[Run]:
+    on_run: Callable[[list[DemoRun]], None],
+) -> list[DemoRun]:
     """Train under every schedule. The same seed gives the same initialisation and the same order of batches."""
     digits = replace(DIGITS, task_options={"classes": TRANSFER_TO}, epochs=epochs)
 
     def train(spec: RunSpec) -> Record:
-        return loop.run(spec, device=device, watchers=[watcher])
+        return loop.run(spec, settings=settings, watchers=[watcher])
 
     specs: dict[str, tuple[RunSpec, float | None]] = {}
     for name, changes in HAND_DESIGNED.items():
@@ -168,10 +169,10 @@ def compare(
         specs[name] = replace(digits, lr=best, **changes), best
     for name, schedule in learned.items():
         specs[name] = replace(digits, schedule="learned", schedule_options={"schedule": str(schedule)}), None
-    runs: list[Run] = []
+    runs: list[DemoRun] = []
     for seed in range(seeds):
         for name, (spec, lr) in specs.items():
-            runs.append(Run(name, lr, train(replace(spec, seed=seed))))
+            runs.append(DemoRun(name, lr, train(replace(spec, seed=seed))))
             on_run(runs)
     return runs
 
@@ -187,7 +188,7 @@ def choose_lr(spec: RunSpec, train: Callable[[RunSpec], Record]) -> float:
     return min(LR_GRID, key=loss)
 
 
-def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
+def summarise(runs: list[DemoRun], learned: Mapping[str, Schedule]) -> list[dict[str, Any]]:
     """One row per schedule: last-epoch accuracy and loss on test data, over the seeds."""
     rows = []
     for name in dict.fromkeys(run.schedule for run in runs):
@@ -207,7 +208,9 @@ def summarise(runs: list[Run], learned: Mapping[str, Schedule]) -> list[dict[str
     return rows
 
 
-def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], epochs: int, device: str) -> None:
+def write_record(
+    path: Path, runs: list[DemoRun], learned: Mapping[str, Schedule], epochs: int, settings: Settings
+) -> None:
     """What was run, where, and all results so far."""
     record = {
         "task": "scikit-learn digits, small CNN, SGD",
@@ -220,7 +223,7 @@ def write_record(path: Path, runs: list[Run], learned: Mapping[str, Schedule], e
         },
         "schedules": {name: schedule.card.to_dict() for name, schedule in learned.items()},
         "versions": versions(),
-        "machine": {"system": platform.platform(), "device": device_name(resolve(device))},
+        "machine": {"system": platform.platform(), "device": device_name(resolve(settings.device))},
         "rows": summarise(runs, learned),
         "runs": [run.to_dict() for run in runs],
     }

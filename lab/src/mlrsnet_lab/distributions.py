@@ -3,7 +3,6 @@
 They train and validate on the dataset's training pictures only. Its validation and test pictures stay unseen.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from mlrsnet_lab import datasets, models
 from mlrsnet_lab.datasets.images import ImageDataset, resize
 from mlrsnet_lab.horizon import Data, TaskSampler
+from mlrsnet_lab.horizon.task import ModelFactory
 
 SIDE = 16
 """Larger pictures are resized to this side."""
@@ -85,7 +85,7 @@ def pictures(dataset: ImageDataset) -> Data:
     return Data(inputs, small.labels, dataset.num_classes, dataset.name, mirrored=dataset.flip)
 
 
-def factory(*, model: str, **options: Any) -> Callable[[Data], nn.Module]:
+def factory(*, model: str, **options: Any) -> ModelFactory:
     """A network of the lab that fits the data's pictures."""
 
     def build(data: Data) -> nn.Module:

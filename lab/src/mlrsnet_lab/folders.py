@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from mlrsnet_lab.recipes.base import slug
+from mlrsnet_lab.sheets import slug
 from mlrsnet_lab.spec import RunSpec
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 HELD_OUT = "gradients of a held-out batch"
 
 
-class Steps(Protocol):
+class Capturable(Protocol):
     """The parts of a step that can be captured; see `Stepper`."""
 
     model: nn.Module
@@ -37,7 +37,7 @@ class Steps(Protocol):
 class Graphs:
     """Captures each part of a step when it is first needed, and replays it from then on."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Capturable) -> None:
         self.steps = steps
         self.parameters = list(steps.model.parameters())
         self.whole: torch.cuda.CUDAGraph | None = None

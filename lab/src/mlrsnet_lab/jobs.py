@@ -1,5 +1,7 @@
-"""The runs of a recipe, in the order in which they are made."""
+"""The runs of a recipe, in the order in which they are made, and what each waits for."""
 
+import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,23 +10,45 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet_lab import checks, records
-from mlrsnet_lab.recipes import SCALES, Cell, Recipe
+from mlrsnet_lab.recipes import SCALES, Cell, Choice, Recipe
+from mlrsnet_lab.records import Record
 from mlrsnet_lab.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a recipe. `number` of `total` also counts the trials that settings are chosen by."""
+    """One run of a recipe, or, if `is_start`, the weights that several runs start from.
+
+    number of total: also counts the trials that settings are chosen by. tried: names of its own trials.
+    """
 
     cell: Cell
     seed: int
-    number: int
-    total: int
+    number: int = 0
+    total: int = 0
+    tried: tuple[str, ...] = ()
+    is_start: bool = False
+
+    @property
+    def name(self) -> str:
+        """Different from every other job's."""
+        if self.is_start:
+            return f"start {json.dumps(self.cell.spec and self.cell.spec.start, sort_keys=True)}"
+        return f"{self.cell.column}: {self.cell.row}, seed {self.seed}"
 
     @property
     def title(self) -> str:
         """For progress bars."""
         return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
+
+    @property
+    def after(self) -> list[str]:
+        """Names of the jobs that come first, as far as there are such jobs."""
+        if self.is_start:
+            return []
+        start, learned_in = replace(self, is_start=True).name, self.cell.learned_in
+        learned = [] if learned_in is None else [Job(Cell(*learned_in, None), self.seed).name]
+        return [start, *self.tried, *learned]
 
     def trials(self, seed: int) -> "list[Job]":
         """Short trainings that choose the cell's setting, as runs of their own table."""
@@ -94,3 +118,37 @@ def numbered(pairs: Sequence[tuple[Cell, int]]) -> list[Job]:
     ]
     ends = list(accumulate(1 + count for count in trials))
     return [Job(cell, seed, number, ends[-1]) for (cell, seed), number in zip(pairs, ends, strict=True)]
+
+
+def in_order(jobs: Sequence[Job], trial_seed: int, *, shared_starts: bool) -> dict[str, Job]:
+    """All that has to be made for these jobs, by name. Trials come before the first run of their row and column, with one seed.
+
+    With `shared_starts`, for runs that are made at once, weights to start from are made in jobs of their own.
+    """
+    found: dict[str, Job] = {}
+    for job in jobs:
+        trials = [one for one in job.trials(trial_seed) if one.name not in found]
+        tried = tuple(one.name for one in job.trials(trial_seed))
+        for one in (*trials, replace(job, tried=tried)):
+            if shared_starts and one.cell.spec is not None and one.cell.spec.start:
+                start = replace(one, is_start=True)
+                found.setdefault(start.name, start)
+            found[one.name] = one
+    return found
+
+
+def best(trials: Sequence[Record | None], choice: Choice | None) -> dict[str, float] | None:
+    """The value with the best validation result, as an option; None if all trials failed."""
+    if choice is None or not trials:
+        return {}
+
+    def rank(record: Record | None) -> float:
+        if record is None or record.status != records.FINISHED or record.result.get("val_metric") is None:
+            return math.inf
+        value = record.result["val_metric"]
+        return -float(value) if record.data["metric"]["better"] == "higher" else float(value)
+
+    ranks = [rank(record) for record in trials]
+    if min(ranks) == math.inf:
+        return None
+    return {choice.option: choice.values[ranks.index(min(ranks))]}

@@ -17,6 +17,7 @@ from mlrsnet_lab.earlier import check_data, earlier_run
 from mlrsnet_lab.lock import RunInUseError, held
 from mlrsnet_lab.processes import current
 from mlrsnet_lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
+from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.signals import PoliteStop
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
@@ -27,12 +28,10 @@ from mlrsnet_lab.width import along_rays
 def run(
     spec: RunSpec,
     folder: Path | None = None,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
-    root: Path | None = None,
     labels: Mapping[str, str] | None = None,
     watchers: Sequence[Watcher] = (),
-    checkpoint_seconds: float = 20.0,
 ) -> Record:
     """Train as the spec says and return the record.
 
@@ -46,17 +45,15 @@ def run(
     Args:
         spec: what to train.
         folder: where to save the run; nothing is saved if None.
-        device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`: a GPU if there is one.
-        root: where the data is; see `datasets.load`.
+        settings: on which device, where the data is, how often to write a checkpoint.
         labels: for the report, such as the row of a table.
         watchers: are told of progress.
-        checkpoint_seconds: a kill loses about this much work at most.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C or SIGTERM; the state at that step is saved in the folder.
         RunInUseError: if another process trains in the folder.
 
-    >>> record = run(RunSpec(task="digits", model="mlp", epochs=1), device="cpu")
+    >>> record = run(RunSpec(task="digits", model="mlp", epochs=1), settings=Settings(device="cpu"))
     >>> record.status, record.result["epoch"]
     ('finished', 1)
     """
@@ -68,9 +65,9 @@ def run(
             with suppress(OSError, RunInUseError), held(folder):  # a folder that can only be read, or is being finished
                 _tidy(folder)
         return _ended(earlier, watchers)
-    place = resolve(device)
+    place = resolve(settings.device)
     with reproducible(place, spec.deterministic):
-        stepper = Stepper(spec, place, root, folder, processes)
+        stepper = Stepper(spec, place, settings.root, folder, processes)
         try:
             with held(folder if processes.is_first else None):
                 earlier = earlier_run(
@@ -78,7 +75,7 @@ def run(
                 )  # again: it may have been written while this process waited or built
                 if earlier is not None and earlier.ended:
                     return _ended(earlier, watchers)
-                return Loop(stepper, earlier, dict(labels or {}), watchers, checkpoint_seconds).run()
+                return Loop(stepper, earlier, dict(labels or {}), watchers, settings.checkpoint_seconds).run()
         finally:
             stepper.close()
 

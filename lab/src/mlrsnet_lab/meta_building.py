@@ -10,7 +10,7 @@ from mlrsnet.nets import ScheduleNet
 from mlrsnet.ranges import Fixed, Range
 from mlrsnet.schedule import Schedule
 from mlrsnet_lab.distributions import inner_tasks
-from mlrsnet_lab.horizon import Evolution, HorizonTrainer, Run, Sampler, Tasks
+from mlrsnet_lab.horizon import Compute, Evolution, HorizonTrainer, Sampler, Tasks
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.meta_specs import NETWORKS, TABLE, UNIVERSAL, HorizonSpec
 from mlrsnet_lab.table.kinds import FAMILIES
@@ -25,7 +25,7 @@ def build(spec: HorizonSpec, device: torch.device, root: Path | None = None) -> 
     (net, gamma), on = _begin(spec), f"small trainings on {spec.task}{options}, seed {spec.seed}"
     evolution = Evolution(**{item.name: getattr(spec, item.name) for item in fields(Evolution)})
     tasks = Tasks(sampler, spec.tasks, spec.together, spec.fitness, spec.held_out, measured_on)
-    return HorizonTrainer(tasks, Schedule(net, Card(spec.name, learned_on=on, gamma=gamma)), evolution, Run(device))
+    return HorizonTrainer(tasks, Schedule(net, Card(spec.name, learned_on=on, gamma=gamma)), evolution, Compute(device))
 
 
 def _begin(spec: HorizonSpec) -> tuple[ScheduleNet, Range]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlrsnet.nets import ANNEALS, LSTMNet, TrendNet
 from mlrsnet_lab import checks, datasets
-from mlrsnet_lab.horizon.evolution import UTILITIES, Evolution
+from mlrsnet_lab.horizon.evolution import Evolution
 from mlrsnet_lab.horizon.fitness import FITNESS
 from mlrsnet_lab.horizon.tasks import Tasks
 from mlrsnet_lab.spec import RunSpec
@@ -51,8 +51,8 @@ class GreedySpec:
 
 
 @dataclass(frozen=True)
-class HorizonSpec:
-    """Learn from the end of many small trainings.
+class HorizonSpec(Evolution):
+    """Learn from the end of many small trainings, by an `Evolution`, whose settings are its own too.
 
     Args:
         task: the dataset whose training pictures the small trainings use; see `distributions.py`. `universal`: many kinds of data,
@@ -62,7 +62,6 @@ class HorizonSpec:
         held_out_options: options of the dataset for these; the same if None.
         tasks: trainings of a generation.
         fitness, together: see `horizon.Tasks`.
-        generations, members, sigma, meta_lr, utility, average, seed: see `horizon.Evolution`.
         begin: name or path of a network's schedule to begin as, with its range, if any. Then `gamma`, `start`, `network`,
             `hidden` and `anneal` are not used.
         gamma: range of the LR.
@@ -77,13 +76,7 @@ class HorizonSpec:
     task_options: dict[str, Any] = field(default_factory=dict)
     held_out: int = 48  # horizon.Tasks has 8, enough to watch; the lab reports differences with their standard errors
     held_out_options: dict[str, Any] | None = None
-    generations: int = Evolution.generations
     tasks: int = Tasks.per_generation
-    members: int = Evolution.members
-    sigma: float = Evolution.sigma
-    meta_lr: float = Evolution.meta_lr
-    utility: str = Evolution.utility
-    average: float = Evolution.average
     fitness: str = str(Tasks.fitness)
     together: int = Tasks.together
     begin: str = ""
@@ -92,10 +85,10 @@ class HorizonSpec:
     network: str = "LSTMNet"
     hidden: int = 50
     anneal: str = "linear"
-    seed: int = RunSpec.seed
     name: str = "unnamed"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.task == TABLE:
             _check_table_options(self.task_options, self.held_out_options)
         elif self.task != UNIVERSAL:
@@ -105,11 +98,10 @@ class HorizonSpec:
             raise ValueError(
                 f"{UNIVERSAL} has no options, got {self.task_options or self.held_out_options}: leave them out"
             )
-        for name in ("generations", "tasks", "hidden", "held_out"):
+        for name in ("tasks", "hidden", "held_out"):
             checks.whole_number(name, getattr(self, name))
         checks.whole_number("together", self.together, 0)
         checks.one_of("fitness", self.fitness, FITNESS)
-        checks.one_of("utility", self.utility, UTILITIES)
         checks.one_of("anneal", self.anneal, ANNEALS)
         checks.one_of("network", self.network, NETWORKS)
 

@@ -21,7 +21,7 @@ from mlrsnet.files.writing import write_atomically
 from mlrsnet.schedule import Schedule
 from mlrsnet_lab import checkpoint, loop, records
 from mlrsnet_lab.devices import device_name, resolve
-from mlrsnet_lab.executors import Crew, Executor
+from mlrsnet_lab.executors import Crew
 from mlrsnet_lab.folders import learning_folder, remove_folder
 from mlrsnet_lab.generations import CrewHelpers
 from mlrsnet_lab.horizon import HorizonTrainer
@@ -30,6 +30,7 @@ from mlrsnet_lab.meta_building import build
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.processes import current
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.signals import PoliteStop
 from mlrsnet_lab.watch import Watcher
 
@@ -41,19 +42,14 @@ OnGeneration = Callable[[HorizonTrainer], Any]
 
 
 def learn_greedy(
-    spec: GreedySpec,
-    out: Path,
-    *,
-    device: str = "auto",
-    root: Path | None = None,
-    watchers: Sequence[Watcher] = (),
+    spec: GreedySpec, out: Path, settings: Settings = DEFAULT, *, watchers: Sequence[Watcher] = ()
 ) -> tuple[Schedule, Record]:
     """Learn one step ahead and write the schedule to `out`; return it with the record of the training."""
     folder = learning_folder(out)
     first = current().is_first
     with held_file(out) if first else nullcontext():
         learning_folder(out)  # again: another process may have written the file meanwhile
-        record = loop.run(spec.run_spec(), folder, device=device, root=root, watchers=watchers)
+        record = loop.run(spec.run_spec(), folder, settings, watchers=watchers)
         if record.status != records.FINISHED:
             raise ValueError(
                 f"the training diverged after {record.result['epoch']} epochs: see {folder}, and change its settings"
@@ -66,29 +62,22 @@ def learn_greedy(
 
 
 def learn_horizon(
-    spec: HorizonSpec,
-    out: Path,
-    *,
-    device: str = "auto",
-    root: Path | None = None,
-    on_generation: OnGeneration | None = None,
-    executor: Executor | None = None,
+    spec: HorizonSpec, out: Path, settings: Settings = DEFAULT, *, on_generation: OnGeneration | None = None
 ) -> tuple[Schedule, Path]:
     """Learn from whole trainings and write the schedule to `out`; return it with the path of its record, beside `out`.
 
     Args:
         spec: what to learn from.
         out: a new file for the schedule.
-        device, root: see `run`.
+        settings: where, and how many of a generation's trainings run at once.
         on_generation: called with the trainer after each generation.
-        executor: where a generation's trainings run; in this process if None.
     """
     _check_alone()  # before the lock, which only one of several processes would get
     folder, record = learning_folder(out), out.with_name(out.name + ".json")
     with held_file(out):
         learning_folder(out)  # again: another process may have written the file meanwhile
-        with (executor or Executor(jobs=1)).crew(device) as crew:
-            schedule, _ = learn(spec, folder, device=device, root=root, on_generation=on_generation, crew=crew)
+        with settings.executor.crew(settings.device) as crew:
+            schedule, _ = learn(spec, folder, settings, on_generation=on_generation, crew=crew)
         schedule.save(out)
         write_atomically(record, read_bytes(folder / RECORD, LARGEST_LINES))
         remove_folder(folder)
@@ -107,19 +96,16 @@ def _check_alone() -> None:
 def learn(
     spec: HorizonSpec,
     folder: Path,
+    settings: Settings = DEFAULT,
     *,
-    device: str = "auto",
-    root: Path | None = None,
     on_generation: OnGeneration | None = None,
-    checkpoint_seconds: float = 60.0,
     crew: Crew | None = None,
 ) -> tuple[Schedule, HorizonTrainer]:
     """Run all generations, keeping everything in `folder`. An interrupted folder is continued, a finished one only read.
 
     Args:
-        spec, device, root, on_generation: see `learn_horizon`.
+        spec, settings, on_generation: see `learn_horizon`.
         folder: for everything.
-        checkpoint_seconds: a kill loses about this much work at most.
         crew: trains each generation, with the same result for any number of processes; this process if None.
 
     Raises:
@@ -127,10 +113,9 @@ def learn(
         RunInUseError: if another process uses the folder.
     """
     _check_alone()
-    is_apart = crew is not None and crew.workers.apart
-    trainer = build(spec, resolve("cpu" if is_apart else device), root)
-    if crew is not None and is_apart:
-        trainer.helpers = CrewHelpers(crew, spec, root)
+    trainer = build(spec, resolve(settings.device if crew is None else "cpu"), settings.root)
+    if crew is not None:
+        trainer.helpers = CrewHelpers(crew, spec, settings.root)
     with held(folder), PoliteStop() as stop:
         where = crew.workers.describe() if crew is not None else device_name(trainer.where.device)
         run = _Run(spec, trainer, folder, where)
@@ -138,7 +123,7 @@ def learn(
         def after(trainer: HorizonTrainer) -> None:
             if on_generation is not None:
                 on_generation(trainer)
-            if stop.asked or time.perf_counter() - run.saved_at > checkpoint_seconds:
+            if stop.asked or time.perf_counter() - run.saved_at > settings.checkpoint_seconds:
                 run.save()
             if stop.asked and trainer.number < trainer.evolution.generations:
                 raise KeyboardInterrupt

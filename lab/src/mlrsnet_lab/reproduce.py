@@ -2,21 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab import checks, records
-from mlrsnet_lab.executors import Counts, Executor
-from mlrsnet_lab.recipe_runs import run_recipe, run_study
-from mlrsnet_lab.recipes import RECIPES, STUDIES
-from mlrsnet_lab.records import Record
+from mlrsnet_lab.campaign import earlier, run_recipe
+from mlrsnet_lab.recipes import RECIPES, SCALES, STUDIES
+from mlrsnet_lab.records import STUDY, Record
 from mlrsnet_lab.report import Report, read_report, save_report
-from mlrsnet_lab.several import Outcome, Watch
+from mlrsnet_lab.settings import DEFAULT, Settings
+from mlrsnet_lab.several import Outcome
 
 ALL = "all"
 """Instead of a recipe's name: every recipe and study."""
@@ -43,16 +45,10 @@ def reproduce(
     name: str,
     scale: str,
     out: Path,
+    settings: Settings = DEFAULT,
     *,
     seeds: Sequence[int] | None = None,
     only: Sequence[str] = (),
-    device: str = "auto",
-    root: Path | None = None,
-    watch: Watch = lambda one: (),
-    tell: Callable[[str], object] = lambda line: None,
-    checkpoint_seconds: float = 20.0,
-    executor: Executor | None = None,
-    on_change: Callable[[Counts], object] = lambda counts: None,
 ) -> Reproduction:
     """Train a recipe, or compute a study, into `out`, and write the report, whose pictures need matplotlib.
 
@@ -61,47 +57,51 @@ def reproduce(
 
     Args:
         name: of a recipe or a study, or `all`.
-        scale, out, seeds, only, device, root, watch, tell, checkpoint_seconds: see `run_recipe`.
-        executor: where the runs are made; one after the other on this machine if None.
-        on_change: called with the number of runs that are running, done and given again whenever one changes.
+        scale, out, settings, seeds, only: see `run_recipe`.
     """
     names = _check_request(name, only)
     if name == ALL and seeds is None and scale == "smoke":
         seeds = (0,)
     start, done = time.perf_counter(), Reproduction()
-    is_study = name in STUDIES  # computed here
-    with (Executor() if is_study or executor is None else executor).crew(
-        "cpu" if is_study else device, on_change
-    ) as crew:
+    crews = settings.executor.crew(settings.device, settings.count)
+    with nullcontext() if name in STUDIES else crews as crew:  # a study is computed here
         for one in names:
             folder = out / one if name == ALL else out
             if one in STUDIES:
                 run_study(one, scale, folder, seed=seeds[0] if seeds else 0)
                 continue
             try:
-                done.records += run_recipe(
-                    one,
-                    scale,
-                    folder,
-                    seeds=seeds,
-                    only=only,
-                    root=root,
-                    watch=watch,
-                    tell=tell,
-                    crew=crew,
-                    checkpoint_seconds=checkpoint_seconds,
-                )
+                done.records += run_recipe(one, scale, folder, settings, seeds=seeds, only=only, crew=crew)
             except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
                 if name != ALL:
                     raise
                 done.failures.append(f"{one}: {error}")
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
-    done.report, done.page = _report(out, tell)
+    done.report, done.page = _report(out, settings)
     done.seconds = time.perf_counter() - start
     if name == ALL:
         _write_summary(out, scale, done)
     return done
+
+
+def run_study(name: str, scale: str, out: Path, *, seed: int = 0) -> Path:
+    """Compute a study below `out` and return its file. It takes up to a minute on the CPU, and is computed every time."""
+    chosen = STUDIES[checks.one_of("study", name, STUDIES)]
+    checks.one_of("scale", scale, SCALES)
+    earlier(out, STUDY, name, scale)
+    start = time.perf_counter()
+    assert chosen.measure is not None
+    grids, figures = chosen.measure(scale, checks.whole_number("seed", seed, 0))
+    made = {
+        "versions": {"mlrsnet": __version__, **versions()},
+        "device": "cpu",
+        "commit": records.commit(),
+        "seconds": time.perf_counter() - start,
+    }
+    found = replace(chosen.sheet(scale, [seed]), grids=grids, figures=figures, made=made)
+    write_atomically(out / STUDY, records.dumps(found.to_dict(), indent=1).encode())
+    return out / STUDY
 
 
 def _check_request(name: str, only: Sequence[str]) -> list[str]:
@@ -117,7 +117,7 @@ def _line(record: Record) -> str:
     return f"{record.folder or labels['column'] + ', ' + labels['row']}: {record.data.get('error')}"
 
 
-def _report(out: Path, tell: Callable[[str], object]) -> tuple[Report | None, Path | None]:
+def _report(out: Path, settings: Settings) -> tuple[Report | None, Path | None]:
     """Write the page, unless there is nothing to report on. Without matplotlib the runs still count; say how to get the page."""
     if not out.is_dir() or not (any(records.find(out)) or any(out.rglob(records.STUDY))):
         return None, None
@@ -125,7 +125,7 @@ def _report(out: Path, tell: Callable[[str], object]) -> tuple[Report | None, Pa
     try:
         return report, save_report(report, out)[0]
     except ImportError as error:
-        tell(f"no report: {error}; then `mlrsnet report {out}` makes it")
+        settings.tell(f"no report: {error}; then `mlrsnet report {out}` makes it")
         return report, None
 
 

@@ -1,13 +1,14 @@
 """Continue every unfinished run below a folder."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlrsnet_lab import records
 from mlrsnet_lab.records import Record
-from mlrsnet_lab.several import Outcome, Planned, Watch, train_all
+from mlrsnet_lab.settings import DEFAULT, Settings
+from mlrsnet_lab.several import Outcome, train_all
 from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.watch import Planned
 
 
 @dataclass(frozen=True)
@@ -29,41 +30,27 @@ def read_below(folder: Path) -> Runs:
     return runs
 
 
-def resume(
-    folder: Path,
-    *,
-    device: str = "auto",
-    root: Path | None = None,
-    watch: Watch = lambda one: (),
-    tell: Callable[[str], object] = lambda line: None,
-) -> Outcome:
-    """Continue the run in a folder, or all unfinished runs below it. Runs that cannot be read are left as they are.
-
-    Args:
-        folder: a run's folder, or one above several.
-        device, root: see `run`.
-        watch: returns the watchers of a run.
-        tell: is called with one line for everything that is left as it is.
-    """
+def resume(folder: Path, settings: Settings = DEFAULT) -> Outcome:
+    """Continue the run in a folder, or all unfinished runs below it; tells what is left as it is, such as what cannot be read."""
     runs = Runs([records.read(folder)], []) if records.holds(folder) else read_below(folder)
     if not runs.found and not runs.unreadable:
         raise ValueError(f"there are no runs below {folder}: pass a run's folder, or one above runs")
     for message in runs.unreadable:
-        tell(f"unreadable: {message}")
+        settings.tell(f"unreadable: {message}")
     unfinished = [record for record in runs.found if not record.ended]
     if not unfinished:
         count = f"{len(runs.found)} {'run' if len(runs.found) == 1 else 'runs'}"
-        tell(f"nothing to do: {count} below {folder}, none unfinished")
-    return train_all(_plan(unfinished, folder, tell), device=device, root=root, watch=watch)
+        settings.tell(f"nothing to do: {count} below {folder}, none unfinished")
+    return train_all(_plan(unfinished, folder, settings), settings)
 
 
-def _plan(unfinished: list[Record], folder: Path, tell: Callable[[str], object]) -> list[Planned]:
+def _plan(unfinished: list[Record], folder: Path, settings: Settings) -> list[Planned]:
     planned = []
     for record in unfinished:
         try:
             planned.append(Planned(RunSpec.from_dict(record.spec), record.folder or folder, describe_run(record)))
         except ValueError as error:
-            tell(f"left as it is: {record.folder}: {error}")
+            settings.tell(f"left as it is: {record.folder}: {error}")
     return planned
 
 

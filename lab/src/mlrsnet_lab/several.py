@@ -1,26 +1,13 @@
 """Several runs, one after the other: one that fails does not stop the rest."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.records import Record
-from mlrsnet_lab.spec import RunSpec
-from mlrsnet_lab.watch import Watcher
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run to make: what, where, and a title for people."""
-
-    spec: RunSpec
-    folder: Path
-    title: str
-
-
-Watch = Callable[[Planned], Sequence[Watcher]]
+from mlrsnet_lab.settings import DEFAULT, Settings
+from mlrsnet_lab.watch import Planned
 
 
 @dataclass
@@ -44,27 +31,15 @@ class Outcome:
             ) from self.cause
 
 
-def train_all(
-    planned: Sequence[Planned],
-    *,
-    device: str = "auto",
-    root: Path | None = None,
-    watch: Watch = lambda one: (),
-) -> Outcome:
-    """Train these runs in turn. With a single run, an error that explains itself is raised as it is.
-
-    Args:
-        planned: the runs; each is numbered in its title if there are several.
-        device, root: see `run`.
-        watch: returns the watchers of a run.
-    """
+def train_all(planned: Sequence[Planned], settings: Settings = DEFAULT) -> Outcome:
+    """Train these runs in turn, numbered if there are several. A single one raises an error that explains itself as it is."""
     outcome = Outcome(total=len(planned))
     caught = (RuntimeError, RunInUseError, *((ValueError, TypeError, OSError, ImportError) if len(planned) > 1 else ()))
     for number, one in enumerate(planned, 1):
         title = one.title if len(planned) == 1 else f"{number}/{len(planned)} {one.title}"
-        watchers = watch(Planned(one.spec, one.folder, title))
+        watchers = settings.watch(replace(one, title=title))
         try:
-            outcome.records.append(run(one.spec, one.folder, device=device, root=root, watchers=watchers))
+            outcome.records.append(run(one.spec, one.folder, settings, watchers=watchers))
         except caught as error:
             outcome.failures.append(f"{one.folder}: {type(error).__name__}: {error}")
             outcome.cause = error.with_traceback(None)  # the traceback would keep the training's memory alive

@@ -11,7 +11,6 @@ needs no other data.
 """
 
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +29,7 @@ from mlrsnet_lab.files.archives import load_arrays
 from mlrsnet_lab.horizon import Data, Mixture, TaskSampler
 from mlrsnet_lab.horizon.sampler import pick
 from mlrsnet_lab.horizon.seeds import generator
+from mlrsnet_lab.horizon.task import ModelFactory
 from mlrsnet_lab.models.small_text import AttentionNet, RecurrentNet
 
 FOLDER = "universal"
@@ -37,11 +37,9 @@ EXAMPLES = 20_000
 LENGTH = 24
 """Characters in a piece of text."""
 
-Factory = Callable[[Data], nn.Module]
-
 
 @dataclass(frozen=True)
-class Source:
+class SmallSource:
     """A dataset of the lab, made small: pictures of this side, or pieces of text."""
 
     name: str
@@ -50,15 +48,15 @@ class Source:
 
 
 TRAINING = (
-    Source("digits", "digits", 8),
-    Source("mnist-14", "mnist", 14),
-    Source("fashion-14", "fashion_mnist", 14),
-    Source("cifar10-16", "cifar10", 16),
-    Source("cifar10-8", "cifar10", 8),
-    Source("cifar100-16", "cifar100", 16),
-    Source("shakespeare", "tinyshakespeare"),
+    SmallSource("digits", "digits", 8),
+    SmallSource("mnist-14", "mnist", 14),
+    SmallSource("fashion-14", "fashion_mnist", 14),
+    SmallSource("cifar10-16", "cifar10", 16),
+    SmallSource("cifar10-8", "cifar10", 8),
+    SmallSource("cifar100-16", "cifar100", 16),
+    SmallSource("shakespeare", "tinyshakespeare"),
 )
-VALIDATION = (*TRAINING, Source("svhn-16", "svhn", 16), Source("ptb", "ptb-chars"))
+VALIDATION = (*TRAINING, SmallSource("svhn-16", "svhn", 16), SmallSource("ptb", "ptb-chars"))
 
 NORMS = ("none", "batch", "layer")
 PICTURE_NETWORKS: tuple[dict[str, Any], ...] = (
@@ -66,7 +64,7 @@ PICTURE_NETWORKS: tuple[dict[str, Any], ...] = (
     *({"model": "patch_net", "norm": norm} for norm in NORMS),
     *({"model": "small_cnn", "width": 8, "norm": norm} for norm in NORMS),
 )
-TEXT_NETWORKS: tuple[Factory, ...] = (
+TEXT_NETWORKS: tuple[ModelFactory, ...] = (
     lambda data: RecurrentNet(data.num_classes),
     lambda data: AttentionNet(data.num_classes, LENGTH),
     lambda data: AttentionNet(data.num_classes, LENGTH, depth=2),
@@ -124,7 +122,7 @@ def _kind(data: Data, horizons: tuple[int, int], random: torch.Generator) -> Tas
     )
 
 
-def begin_trained(model: Factory, data: Data, steps: int = 300, batch: int = 64) -> tuple[Factory, Data]:
+def begin_trained(model: ModelFactory, data: Data, steps: int = 300, batch: int = 64) -> tuple[ModelFactory, Data]:
     """For fine-tuning: networks that were trained on a quarter of the data, and the rest of the data."""
     cut = len(data.inputs) // 4
     first, rest = _part(data, slice(None, cut)), _part(data, slice(cut, None))
@@ -153,7 +151,7 @@ def _part(data: Data, part: slice) -> Data:
 
 
 @lru_cache(maxsize=16)
-def load(source: Source, root: Path | None = None) -> Data:
+def load(source: SmallSource, root: Path | None = None) -> Data:
     """A small dataset, read from the folder where it is kept, or made from the lab's."""
     path = datasets.data_root(root) / FOLDER / f"{source.name}.npz"
     if not path.is_file():
@@ -180,7 +178,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _make(source: Source, root: Path | None) -> dict[str, Any]:
+def _make(source: SmallSource, root: Path | None) -> dict[str, Any]:
     options = {} if source.side is None else {"size": source.side}
     dataset = datasets.load(source.dataset, root=root, **options)
     if isinstance(dataset, ImageDataset):
@@ -194,5 +192,5 @@ def _make(source: Source, root: Path | None) -> dict[str, Any]:
     return {"inputs": inputs, "targets": targets, "classes": dataset.num_classes, "mirrored": False}
 
 
-def _some(count: int, source: Source) -> Tensor:
+def _some(count: int, source: SmallSource) -> Tensor:
     return torch.randperm(count, generator=generator("examples", source.name))[:EXAMPLES]

@@ -1,8 +1,12 @@
 """Watchers of a training: progress bars, TensorBoard, or your own."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.spec import RunSpec
 
 
 class Watcher:
@@ -19,3 +23,15 @@ class Watcher:
 
     def end(self, record: Record) -> None:
         """The run has ended or was stopped."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run to make: what, where, and a title for people."""
+
+    spec: RunSpec
+    folder: Path
+    title: str
+
+
+Watch = Callable[[Planned], Sequence[Watcher]]

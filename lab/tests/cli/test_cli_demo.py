@@ -21,7 +21,7 @@ def mine(tmp_path):
     Schedule([LSTMNet(6), LSTMNet(6)]).save(tmp_path / "home" / "mine.safetensors")
 
 
-@pytest.mark.parametrize("words", [["demo"], ["train"], ["reproduce", "--list"], ["runs", "list"]])
+@pytest.mark.parametrize("words", [["demo"], ["train"], ["reproduce", "--list"]])
 def test_a_missing_package_names_the_extra(capsys, monkeypatch, words):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     for name in [name for name in sys.modules if name.startswith("mlrsnet_lab.screen")]:

@@ -252,7 +252,7 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
 
 
 def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeypatch):
-    def without_data(name, scale, out, **options):
+    def without_data(name, scale, out, settings, **options):
         if name == "table1":
             raise FileNotFoundError("cifar10 was not found")
         return []

@@ -14,10 +14,11 @@ from torch import nn
 from mlrsnet_lab import records, universal
 from mlrsnet_lab.horizon import Data, Evolution, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.table import kinds
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import TrainingTable
 from mlrsnet_lab.table.fill import fill
 
 BAD = st.sampled_from([math.nan, math.inf, -math.inf])
@@ -88,7 +89,7 @@ def reads(bad, steps):
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_record_counts_bad_losses_and_says_that_the_run_diverged(bad, schedule, tmp_path, monkeypatch):
     monkeypatch.setattr(Stepper, "gradients", reads(bad, {3, 70, 90}))
-    record = run(tiny(schedule=schedule, epochs=3), tmp_path, device="cpu")
+    record = run(tiny(schedule=schedule, epochs=3), tmp_path, Settings(device="cpu"))
     assert record.status == "diverged"
     assert [line.get("nonfinite_losses") for line in record.epochs] == [1]
 
@@ -109,8 +110,8 @@ def test_a_training_that_diverges_is_infinite_in_the_table_and_not_a_large_numbe
     digits = next(source for source in universal.TRAINING if source.name == "digits")
     monkeypatch.setattr(kinds, "PICTURES", (digits,))
     kind = dataclasses.replace(kinds.draw(0, horizons=(6, 12), families=("mlp",)), train_size=200, batch_size=16)
-    columns = [Column("absolute", size) for size in (1e25, 0.1)]
+    columns = [Sizing("absolute", size) for size in (1e25, 0.1)]
     fill(tmp_path / "table.npz", [kind], columns, root=tmp_path)
-    lost, good = Table.load(tmp_path / "table.npz").fitness[0]
+    lost, good = TrainingTable.load(tmp_path / "table.npz").fitness[0]
     assert lost == math.inf
     assert good < 10

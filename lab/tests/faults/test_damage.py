@@ -20,7 +20,8 @@ from mlrsnet_lab.files.fallback import previous
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
-from mlrsnet_lab.table.file import PARTS, Row, Table
+from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
 
 HORIZON = HorizonSpec(task_options={"classes": [0, 1]}, generations=2, tasks=1, members=2, hidden=4, held_out=1)
 SPEC = tiny(schedule="mlr-snet", schedule_options={"every": 10, "hidden": 4})
@@ -30,7 +31,7 @@ SPEC = tiny(schedule="mlr-snet", schedule_options={"every": 10, "hidden": 4})
 def whole(tmp_path_factory):
     """A run that ended, whose files nobody has touched."""
     folder = tmp_path_factory.mktemp("whole")
-    run(SPEC, folder, device="cpu")
+    run(SPEC, folder, Settings(device="cpu"))
     return folder
 
 
@@ -39,7 +40,7 @@ def stopped(tmp_path_factory):
     """A run that was stopped when it had two checkpoints."""
     folder = tmp_path_factory.mktemp("stopped")
     with pytest.raises(KeyboardInterrupt):
-        run(SPEC, folder, device="cpu", watchers=[Stop()], checkpoint_seconds=0)
+        run(SPEC, folder, Settings(device="cpu", checkpoint_seconds=0), watchers=[Stop()])
     assert previous(folder / records.CHECKPOINT).is_file()
     return folder
 
@@ -88,7 +89,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_ends_in_the_same_bi
     with pytest.warns(
         UserWarning, match=r"checkpoint.pt \(.*\) is damaged; going on from the one before, .*previous.pt"
     ):
-        run(SPEC, folder, device="cpu")
+        run(SPEC, folder, Settings(device="cpu"))
     assert_same(comparable(folder), comparable(whole))
     for name in (records.SCHEDULE, records.TRACE):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
@@ -102,7 +103,7 @@ def test_two_damaged_checkpoints_are_both_named_with_what_to_do(stopped, copied)
     with pytest.raises(
         ValueError, match=r"neither .*checkpoint.pt nor .*checkpoint.previous.pt is a checkpoint .*delete both"
     ):
-        run(SPEC, folder, device="cpu")
+        run(SPEC, folder, Settings(device="cpu"))
 
 
 @settings(max_examples=40)
@@ -134,7 +135,7 @@ def test_checkpoints_of_another_run_are_both_named(stopped, copied):
     with pytest.raises(
         ValueError, match=r"neither .*checkpoint.pt nor .*previous.pt is a checkpoint .*\(ValueError: .+\): delete both"
     ):
-        run(tiny(seed=6), folder, device="cpu")
+        run(tiny(seed=6), folder, Settings(device="cpu"))
 
 
 def test_a_kill_while_the_checkpoint_before_is_kept_leaves_nothing_for_ever(tmp_path):
@@ -152,7 +153,7 @@ def test_a_sealed_file_is_read_by_torch_and_by_numpy_and_one_without_a_seal_by_t
     state = torch.load(folder / records.CHECKPOINT, weights_only=True)
     torch.save(state, folder / records.CHECKPOINT)  # as earlier versions wrote it
     assert checkpoint.read(folder)["training"]["step"] == state["training"]["step"]
-    Table(["each|1|0|0"]).save(tmp_path / "table.npz")
+    TrainingTable(["each|1|0|0"]).save(tmp_path / "table.npz")
     with np.load(tmp_path / "table.npz") as kept:
         assert kept["columns"].tolist() == ["each|1|0|0"]
 
@@ -173,7 +174,7 @@ def test_a_damaged_record_is_named_and_read_from_its_copy(damage, when, name, re
         assert comparable(folder) == before
     if damage is flip:  # once for each file: it trains
         with pytest.warns(UserWarning, match="changed after being saved"):
-            run(SPEC, folder, device="cpu")
+            run(SPEC, folder, Settings(device="cpu"))
         assert_same(comparable(folder), comparable(whole))
 
 
@@ -203,7 +204,7 @@ def test_what_a_kill_after_the_end_left_is_removed_when_the_run_is_asked_for_aga
     (folder / ".epochs.jsonl.x1.part").write_text("")
     (folder / records.TRACE).unlink()
     with pytest.warns(UserWarning, match="trace.json changed after being saved"):
-        run(SPEC, folder, device="cpu")
+        run(SPEC, folder, Settings(device="cpu"))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         path.name: path.read_bytes() for path in whole.iterdir()
     }
@@ -214,7 +215,7 @@ def test_a_record_that_its_owner_changed_is_kept_beside_the_one_that_was_saved(w
     data = json.loads((folder / records.RECORD).read_text()) | {"labels": {"row": "mine"}}
     (folder / records.RECORD).write_text(json.dumps(data))
     with pytest.warns(UserWarning, match="if you changed it yourself, delete the copy"):
-        run(SPEC, folder, device="cpu")
+        run(SPEC, folder, Settings(device="cpu"))
     assert json.loads((folder / "record.json.changed").read_text()) == data
     assert comparable(folder) == comparable(whole)
     (folder / records.RECORD).write_text(json.dumps(data))
@@ -243,10 +244,10 @@ def test_a_damaged_schedule_of_a_run_is_named_and_its_copy_is_used(damage, whole
 
 
 def filled(rows):
-    table = Table(["absolute|0.1|0|0|1"])
+    table = TrainingTable(["absolute|0.1|0|0|1"])
     for number in range(rows):
         arrays = (np.full(shape, number, np.float32) for shape in ((1,), (1, 10)))
-        table.add(Row({"number": number}, {"depth": 2}, *arrays))
+        table.add(TrainingRow({"number": number}, {"depth": 2}, *arrays))
     return table
 
 
@@ -259,12 +260,14 @@ def test_a_damaged_table_is_named_and_the_one_before_it_is_used(damage, tmp_path
     with pytest.warns(
         UserWarning, match=r"table.npz \(.*\) is damaged; going on from the one before, .*table.previous.npz"
     ):
-        found = Table.load(path)
+        found = TrainingTable.load(path)
     assert found.numbers == {0, 1}
     filled(3).save(path)
-    assert Table.load(previous(path)).numbers == {0, 1}  # the damaged one did not take its place
+    assert TrainingTable.load(previous(path)).numbers == {0, 1}  # the damaged one did not take its place
     for name in PARTS:
-        np.testing.assert_array_equal(np.array(getattr(Table.load(path), name)), np.array(getattr(filled(3), name)))
+        np.testing.assert_array_equal(
+            np.array(getattr(TrainingTable.load(path), name)), np.array(getattr(filled(3), name))
+        )
 
 
 # Whole trainings
@@ -273,7 +276,7 @@ def test_a_damaged_table_is_named_and_the_one_before_it_is_used(damage, tmp_path
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned")
-    learn(HORIZON, folder, device="cpu", checkpoint_seconds=0)
+    learn(HORIZON, folder, Settings(device="cpu", checkpoint_seconds=0))
     return folder
 
 
@@ -284,9 +287,9 @@ def test_a_damaged_file_of_a_learning_from_whole_trainings_is_made_again(damage,
     damage(folder / name)
     if name == records.CHECKPOINT:
         with pytest.warns(UserWarning, match="is damaged; going on from the one before"):
-            learn(HORIZON, folder, device="cpu")
+            learn(HORIZON, folder, Settings(device="cpu"))
     else:
-        learn(HORIZON, folder, device="cpu")
+        learn(HORIZON, folder, Settings(device="cpu"))
     assert (folder / records.SCHEDULE).read_bytes() == (learned / records.SCHEDULE).read_bytes()
     mine, theirs = (json.loads((place / meta_training.RECORD).read_text()) for place in (folder, learned))
     for key in ("generations", "comparisons", "rivals", "spec"):

@@ -16,7 +16,8 @@ from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_training import learn
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.table.file import TrainingTable
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import draw
 from mlrsnet_lab.watch import Watcher
@@ -66,19 +67,24 @@ def test_a_full_disk_is_one_error_with_the_file_and_what_to_do_and_the_file_stay
 def test_a_run_on_a_full_disk_keeps_its_last_checkpoint_and_goes_on_to_the_same_bits(tmp_path):
     spec = tiny(epochs=3)
     with pytest.raises(OSError, match=FULL.format("(checkpoint.pt|record.copy.json)")):
-        run(spec, tmp_path, device="cpu", watchers=[Fill()], checkpoint_seconds=0)
+        run(spec, tmp_path, Settings(device="cpu", checkpoint_seconds=0), watchers=[Fill()])
     assert not list(tmp_path.glob(".*"))
     assert records.read(tmp_path).data["sessions"]
-    assert_same(run(spec, tmp_path, device="cpu"), run(spec, device="cpu"))
+    assert_same(run(spec, tmp_path, Settings(device="cpu")), run(spec, settings=Settings(device="cpu")))
 
 
 def test_learning_on_a_full_disk_stops_and_goes_on_to_the_same_schedule(tmp_path):
-    whole, _ = learn(HORIZON, tmp_path / "whole", device="cpu")
+    whole, _ = learn(HORIZON, tmp_path / "whole", Settings(device="cpu"))
     limit = room_for(2000)
     with pytest.raises(OSError, match=FULL.format("checkpoint.pt")):
-        learn(HORIZON, tmp_path / "run", device="cpu", on_generation=lambda _: limit.__enter__(), checkpoint_seconds=0)
+        learn(
+            HORIZON,
+            tmp_path / "run",
+            Settings(device="cpu", checkpoint_seconds=0),
+            on_generation=lambda _: limit.__enter__(),
+        )
     limit.__exit__(None, None, None)
-    parts, _ = learn(HORIZON, tmp_path / "run", device="cpu")
+    parts, _ = learn(HORIZON, tmp_path / "run", Settings(device="cpu"))
     assert parts.fingerprint() == whole.fingerprint()
 
 
@@ -122,10 +128,10 @@ def test_a_read_only_folder_is_told_and_left_alone(tmp_path):
     if os.access(tmp_path, os.W_OK):
         pytest.skip("root may write everywhere; experiments.faults makes a read-only disk")
     for write in (
-        lambda: run(tiny(), tmp_path, device="cpu"),
+        lambda: run(tiny(), tmp_path, Settings(device="cpu")),
         lambda: fill(tmp_path / "table.npz", [draw(0)], ()),
         lambda: Schedule(LSTMNet(2)).save(tmp_path / "a.safetensors"),
-        lambda: Table([]).save(tmp_path / "table.npz"),
+        lambda: TrainingTable([]).save(tmp_path / "table.npz"),
     ):
         with pytest.raises(PermissionError, match=CLOSED):
             write()

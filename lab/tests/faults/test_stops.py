@@ -19,13 +19,14 @@ from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec
 from mlrsnet_lab.meta_training import learn_greedy, learn_horizon
 from mlrsnet_lab.report.tables import newest
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table import fill as filling
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import PARTS, Row, Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import draw
 
-COLUMN = Column("absolute", 0.1)
+COLUMN = Sizing("absolute", 0.1)
 KINDS = [draw(number) for number in range(3)]
 
 
@@ -35,7 +36,7 @@ def quick(monkeypatch):
 
     def row(where, kind, *others):
         arrays = (np.full(shape, kind.number, np.float32) for shape in ((1,), (1, 10)))
-        return Row(kind.to_dict(), {}, *arrays)
+        return TrainingRow(kind.to_dict(), {}, *arrays)
 
     monkeypatch.setattr(filling, "train_row", row)
 
@@ -50,7 +51,7 @@ def test_a_stop_keeps_every_row_that_is_done_and_the_same_call_goes_on(number, t
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(KeyboardInterrupt):
         fill(tmp_path / "table.npz", KINDS, [COLUMN], on_row=stop)
-    assert Table.load(tmp_path / "table.npz").numbers == {0, 1}
+    assert TrainingTable.load(tmp_path / "table.npz").numbers == {0, 1}
     whole = fill(tmp_path / "whole.npz", KINDS, [COLUMN])
     parts = fill(tmp_path / "table.npz", KINDS, [COLUMN])
     for name in PARTS:
@@ -62,6 +63,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from mlrsnet_lab.lock import held_file
+from mlrsnet_lab.settings import Settings
 with held_file(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -76,8 +78,8 @@ def test_the_second_of_two_processes_that_write_the_same_refuses(tmp_path):
         assert first.stdout.readline() == "held\n"
         for write in (
             lambda: fill(out, KINDS, [COLUMN]),
-            lambda: learn_greedy(GreedySpec(), out, device="cpu"),
-            lambda: learn_horizon(HorizonSpec(), out, device="cpu"),
+            lambda: learn_greedy(GreedySpec(), out, Settings(device="cpu")),
+            lambda: learn_horizon(HorizonSpec(), out, Settings(device="cpu")),
         ):
             with pytest.raises(
                 RunInUseError, match=r"out.npz is in use by another process: wait for it, or use another file"
@@ -115,15 +117,15 @@ def test_a_clock_that_goes_backwards_changes_no_bit_and_no_duration(tmp_path, mo
     seconds = iter(range(10**9, 0, -3600))
     monkeypatch.setattr(time, "time", lambda: float(next(seconds)))
     with pytest.raises(KeyboardInterrupt):
-        run(tiny(), tmp_path, device="cpu", watchers=[Stop()], checkpoint_seconds=0)
-    record = run(tiny(), tmp_path, device="cpu")
+        run(tiny(), tmp_path, Settings(device="cpu", checkpoint_seconds=0), watchers=[Stop()])
+    record = run(tiny(), tmp_path, Settings(device="cpu"))
     timing = record.data["timing"]
     assert timing["ended"] < timing["started"]  # as the clock said, and nothing is computed from it
     assert 0 < timing["train_seconds"] <= timing["seconds"]
     assert all(line["seconds"] > 0 for line in record.epochs)
     assert newest([timing["started"], timing["ended"]]) == "2026-11-14 23:00 UTC"
     monkeypatch.undo()
-    assert_same(record, run(tiny(), device="cpu"))
+    assert_same(record, run(tiny(), settings=Settings(device="cpu")))
 
 
 def test_a_pack_of_the_same_time_and_size_as_before_is_read_anew(tmp_path):
@@ -142,5 +144,5 @@ def test_a_file_from_the_future_is_replaced_like_any_other(tmp_path):
     filled(1).save(path)
     os.utime(path, (4e9, 4e9))
     filled(2).save(path)
-    assert Table.load(path).numbers == {0, 1}
-    assert Table.load(previous(path)).numbers == {0}
+    assert TrainingTable.load(path).numbers == {0, 1}
+    assert TrainingTable.load(previous(path)).numbers == {0}

@@ -7,10 +7,10 @@ from torch import nn
 from mlrsnet.card import Card
 from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
-from mlrsnet_lab.horizon import Data, Evolution, HeldOut, HorizonTrainer, Run, Tasks, TaskSampler
+from mlrsnet_lab.horizon import Compute, Data, Evolution, HeldOut, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
-from mlrsnet_lab.horizon.policies import Defaults, Networks, Table
+from mlrsnet_lab.horizon.policies import Defaults, Factors, Networks
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.population import CHUNK, Population
 from mlrsnet_lab.horizon.training import Training
@@ -60,7 +60,7 @@ def sampler(data, model=patch_net, optimizer="sgd", steps=40):
 
 
 def population(tasks, data, precision="fp32", capture=True):
-    net, run = first_net(), Run(data.inputs.device, precision, capture)
+    net, run = first_net(), Compute(data.inputs.device, precision, capture)
     policy = Networks(Schedule(net, Card(gamma=Fixed(0.3))), TASKS * MEMBERS, run.device, run.dtype)
     row = torch.cat([p.detach().flatten() for p in net.parameters()])
     noise = torch.randn(TASKS * MEMBERS, len(row), generator=torch.Generator().manual_seed(1))
@@ -85,7 +85,7 @@ def test_a_captured_population_is_the_one_on_the_cpu(data, model, optimizer):
 def test_a_captured_population_with_the_default_is_the_one_on_the_cpu(data, optimizer):
     tasks, found = sampler(data, layer_net, optimizer).sample(0, TASKS), []
     for device in ("cpu", CUDA):
-        run = Run(device, "fp64")
+        run = Compute(device, "fp64")
         made = Population(tasks[0], TASKS, MEMBERS, Defaults(TASKS * MEMBERS, run.device), run)
         found.append(Training(made, tasks, calibrated_loss).run())
         assert (made.graph is not None) == (device == CUDA)
@@ -145,7 +145,9 @@ def test_a_captured_population_in_double_precision_is_the_one_on_the_cpu(data, m
 
 def test_a_meta_training_goes_on_to_the_same_schedule(data):
     def make():
-        return HorizonTrainer(Tasks(sampler(data), 2, held_out=2), None, Evolution(generations=3, members=4), Run(CUDA))
+        return HorizonTrainer(
+            Tasks(sampler(data), 2, held_out=2), None, Evolution(generations=3, members=4), Compute(CUDA)
+        )
 
     whole, first, second = make(), make(), make()
     whole.run(every=3)
@@ -159,7 +161,7 @@ def test_a_meta_training_goes_on_to_the_same_schedule(data):
 @pytest.mark.parametrize("steps", [2, CHUNK + 9])
 def test_hand_designed_schedules_are_captured_too_whatever_their_length(data, steps):
     tasks = sampler(data, steps=steps).sample(0, TASKS)
-    on_cpu, on_gpu = (HeldOut(tasks, "loss", Run(device), grid=(0.02, 0.05)).grids() for device in ("cpu", CUDA))
+    on_cpu, on_gpu = (HeldOut(tasks, "loss", Compute(device), grid=(0.02, 0.05)).grids() for device in ("cpu", CUDA))
     for kind, found in on_gpu.items():
         torch.testing.assert_close(found, on_cpu[kind], rtol=0.05, atol=0.01)
 
@@ -182,7 +184,7 @@ def test_populations_at_the_same_time_are_those_one_after_another(data):
     tasks = [task for model in models for steps in (70, 150) for task in sampler(data, model, steps=steps).sample(0, 2)]
 
     def trained(at_once):
-        pool = Pool(lambda total: Table(torch.full((total,), 0.05, device=CUDA), 150), Run(CUDA))
+        pool = Pool(lambda total: Factors(torch.full((total,), 0.05, device=CUDA), 150), Compute(CUDA))
         pool.at_once = at_once
         found = {}
         values = [torch.ones(4, 150)] * len(tasks)
@@ -207,5 +209,5 @@ def test_a_model_that_cannot_be_captured_trains_without(data):
             return self.out(x.flatten(1)) * torch.ones(1).to(x.device)
 
     tasks = Tasks(sampler(data, lambda data: Copies()), 2, held_out=0)
-    trainer = HorizonTrainer(tasks, None, Evolution(generations=1, members=2), Run(CUDA, capture=False))
+    trainer = HorizonTrainer(tasks, None, Evolution(generations=1, members=2), Compute(CUDA, capture=False))
     assert trainer.run().num_phases == 1

@@ -22,12 +22,12 @@ from mlrsnet import LearnedLR
 from mlrsnet.default import Default
 from mlrsnet.ranges import optimizer_scale
 from mlrsnet.sensors import ENTRIES
-from mlrsnet_lab.horizon import Data, Run, Task
+from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.fitness import find_fitness
 from mlrsnet_lab.horizon.policies import Defaults
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.rows import Rows
-from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.policy import Sizes
 
 STEPS = 40
@@ -104,7 +104,7 @@ def test_clipped_gradients_and_other_horizons_are_followed_too():
     assert_same(results(population, [shorter]), [alone(shorter, "sgd")] * len(PEAKS), rtol=1e-6)
 
 
-COLUMNS = (Column("weighted", 0.1), Column("weighted", 0.4, 0.5, 3.0), Column("absolute", 0.2))
+COLUMNS = (Sizing("weighted", 0.1), Sizing("weighted", 0.4, 0.5, 3.0), Sizing("absolute", 0.2))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adamw"])
@@ -122,7 +122,7 @@ def test_a_column_of_the_table_has_its_own_size(optimizer):
 
 
 def test_a_column_that_waits_begins_with_that_share_of_its_steps():
-    columns = (Column("weighted", 0.1), Column("weighted", 0.1, wait=0.2), Column("absolute", 0.1, wait=0.5))
+    columns = (Sizing("weighted", 0.1), Sizing("weighted", 0.1, wait=0.2), Sizing("absolute", 0.1, wait=0.5))
     task = make_tasks(make_data(), linear)[0]
     lrs = train_together([task], Sizes(columns, CPU))[1]["lrs"][:, 0]
     assert lrs[1] == pytest.approx(0.2 * float(lrs[0]))
@@ -131,7 +131,7 @@ def test_a_column_that_waits_begins_with_that_share_of_its_steps():
 
 def test_other_structures_of_kept_tables_are_not_trained():
     with pytest.raises(ValueError, match="structure must be one of absolute, weighted; got 'each'"):
-        Sizes([Column("each", 0.1)], CPU)
+        Sizes([Sizing("each", 0.1)], CPU)
 
 
 def test_vectors_and_padding_belong_to_no_matrix():
@@ -145,10 +145,10 @@ def test_a_training_that_diverges_does_not_disturb_its_neighbours():
     task = make_tasks(make_data(), linear, total_steps=STEPS)[0]
 
     def trained(columns):
-        pool = Pool(lambda trainings: Sizes(columns, CPU), Run(precision="fp64"))
+        pool = Pool(lambda trainings: Sizes(columns, CPU), Compute(precision="fp64"))
         return next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("loss")))).trained
 
-    found, beside = trained(COLUMNS[:1]), trained([COLUMNS[0], Column("absolute", 1e9)])
+    found, beside = trained(COLUMNS[:1]), trained([COLUMNS[0], Sizing("absolute", 1e9)])
     torch.testing.assert_close(found.losses[0], beside.losses[0], rtol=1e-12, atol=0)
     assert not torch.isfinite(beside.fitness[1]) or beside.fitness[1] > 10 * beside.fitness[0]
 
@@ -157,7 +157,7 @@ def test_the_default_reads_numbers_to_predict():
     random = torch.Generator().manual_seed(0)
     data = Data(torch.randn(60, 6, generator=random), torch.randn(60, 2, generator=random))
     task = Task(data, linear, 5, BATCH)
-    pool = Pool(lambda trainings: Defaults(trainings, CPU), Run())
+    pool = Pool(lambda trainings: Defaults(trainings, CPU), Compute())
     trained = next(iter(pool.train([task], [torch.empty(1, 0)], find_fitness("loss")))).trained
     assert (trained.lrs > 0).all()
     assert torch.isfinite(trained.fitness).all()

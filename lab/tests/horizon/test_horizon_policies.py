@@ -14,7 +14,7 @@ from mlrsnet.card import Card
 from mlrsnet.law import Facts
 from mlrsnet.nets import LSTMNet, MLPNet, TrendNet
 from mlrsnet.ranges import Fixed, Gamma, PerplexityGamma
-from mlrsnet_lab.horizon.policies import Networks, Table
+from mlrsnet_lab.horizon.policies import Factors, Networks
 from mlrsnet_lab.horizon.updates import find
 
 
@@ -158,7 +158,7 @@ def test_a_schedule_of_several_phases_is_refused():
 
 
 def test_a_table_gives_each_member_its_peak_times_the_factor_of_the_step():
-    policy = Table(double([0.1, 0.4]), 5)
+    policy = Factors(double([0.1, 0.4]), 5)
     for factors in ([1.0, 0.5, 0.25, 0.0, 0.125], [0.3, 0.2]):
         policy.configure(factors)
         lrs = begun(policy, len(factors), [5], "adam")

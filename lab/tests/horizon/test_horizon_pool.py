@@ -12,10 +12,10 @@ from mlrsnet import Schedule
 from mlrsnet.card import Card
 from mlrsnet.nets import LSTMNet
 from mlrsnet.ranges import Fixed
-from mlrsnet_lab.horizon import Data, Run, Task
+from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
-from mlrsnet_lab.horizon.policies import Networks, Table
+from mlrsnet_lab.horizon.policies import Factors, Networks
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.population import CHUNK, Population
 from mlrsnet_lab.horizon.training import Training
@@ -26,7 +26,7 @@ FACTORS = torch.tensor([1.0 - 0.5 * step / 100 for step in range(100)], dtype=to
 def make_pool(most_steps=100, at_once=1):
     """A pool of tables, in double precision."""
     peaks = torch.tensor(PEAKS, dtype=torch.float64)
-    pool = Pool(lambda trainings: Table(peaks.repeat(trainings // len(peaks)), most_steps), Run(precision="fp64"))
+    pool = Pool(lambda trainings: Factors(peaks.repeat(trainings // len(peaks)), most_steps), Compute(precision="fp64"))
     pool.at_once = at_once
     return pool
 
@@ -112,7 +112,7 @@ def test_a_pool_gives_bit_for_bit_what_a_plain_loop_gives():
 
 def test_a_training_is_advanced_chunk_by_chunk_and_then_judged():
     task = Task(make_data(), linear, CHUNK + 5, BATCH)
-    training = Training(Population(task, 1, len(PEAKS), table([task]), Run(precision="fp64")), [task], mean_loss)
+    training = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss)
     for left in (CHUNK + 5, 5, 0):
         assert training.steps_left == left
         with pytest.raises(
@@ -129,7 +129,7 @@ def test_a_training_is_advanced_chunk_by_chunk_and_then_judged():
 def test_a_pool_forgets_the_populations_that_were_not_used_for_longest(monkeypatch):
     monkeypatch.setattr("mlrsnet_lab.horizon.pool.MOST_POPULATIONS", 2)
     tasks = [make_tasks(make_data(), linear, total_steps=2, batch_size=size)[0] for size in (2, 3, 4)]
-    pool = Pool(lambda trainings: Table(torch.full((1,), 0.1), 5), Run())
+    pool = Pool(lambda trainings: Factors(torch.full((1,), 0.1), 5), Compute())
     for task in (tasks[0], tasks[1], tasks[0], tasks[2]):
         list(pool.train([task], [torch.ones(1, 5)], mean_loss))
     assert [population.indices.shape[2] for population, _ in pool.populations.values()] == [2, 4]
@@ -137,7 +137,7 @@ def test_a_pool_forgets_the_populations_that_were_not_used_for_longest(monkeypat
 
 def test_the_users_random_numbers_are_left_alone_by_a_training():
     tasks = make_tasks(make_data(), linear)
-    population = Population(tasks[0], 2, 3, table(tasks), Run(precision="fp64"))
+    population = Population(tasks[0], 2, 3, table(tasks), Compute(precision="fp64"))
     torch.manual_seed(0)
     Training(population, tasks, mean_loss).run()
     found = torch.rand(3)
@@ -151,9 +151,9 @@ def test_dropout_is_the_same_every_time_and_leaves_the_users_random_numbers_alon
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    once = Training(Population(task, 1, len(PEAKS), table([task]), Run(precision="fp64")), [task], mean_loss).run()
+    once = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss).run()
     assert torch.equal(torch.rand(2), expected)
-    again = Training(Population(task, 1, len(PEAKS), table([task]), Run(precision="fp64")), [task], mean_loss).run()
+    again = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss).run()
     assert torch.equal(once.losses, again.losses)
 
 

@@ -26,7 +26,7 @@ from trainings import (
 )
 
 from mlrsnet_lab.distributions import LARGE_NETWORKS, SMALL_NETWORKS
-from mlrsnet_lab.horizon import Data, Run, Task
+from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.population import CHUNK, Population
@@ -90,7 +90,7 @@ def test_members_of_a_task_begin_with_the_same_weights_and_see_the_same_batches(
 
 def test_the_fitness_is_that_of_the_outputs_member_by_member():
     tasks = make_tasks(make_data(), linear)
-    population = Population(tasks[0], 2, 3, table(tasks), Run(precision="fp64"))
+    population = Population(tasks[0], 2, 3, table(tasks), Compute(precision="fp64"))
     trained = Training(population, tasks, lambda outputs, targets: outputs.flatten(1).sum(1) + targets.sum(1)).run()
     outputs, targets = population.evaluate(tasks)
     assert trained.fitness.tolist() == pytest.approx((outputs.flatten(1).sum(1) + targets.sum(1)).tolist())
@@ -297,7 +297,7 @@ class HalfFrozen(nn.Module):
 def test_frozen_weights_stay_as_they_are_and_the_others_are_trained():
     data = Data(torch.randn(40, 6), torch.arange(40) % 4)
     task = Task(data, lambda data: HalfFrozen(), 5, 8, weight_decay=0.1)
-    population = Population(task, 1, len(PEAKS), table([task]), Run(precision="fp64"))
+    population = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64"))
     population.begin([task])
     before = {name: value.clone() for name, value in (population.models.fixed | population.models.rows.views).items()}
     Training(population, [task], mean_loss).run()
@@ -309,4 +309,4 @@ def test_an_unknown_precision_is_named():
     data = Data(torch.randn(40, 6), torch.arange(40) % 4)
     task = Task(data, lambda data: nn.Linear(6, 4), 9, 8)
     with pytest.raises(ValueError, match="precision must be one of fp32, bf16, fp64; got 'fp16'"):
-        Population(task, 1, 1, table([task]), Run(precision="fp16"))
+        Population(task, 1, 1, table([task]), Compute(precision="fp16"))

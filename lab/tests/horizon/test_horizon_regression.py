@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from mlrsnet_lab.horizon import Data, Evolution, HorizonTrainer, Run, Task, Tasks, TaskSampler
+from mlrsnet_lab.horizon import Compute, Data, Evolution, HorizonTrainer, Task, Tasks, TaskSampler
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import find_fitness
-from mlrsnet_lab.horizon.policies import Table
+from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.pool import Pool
 
 
@@ -24,7 +24,7 @@ def linear(data):
 
 def test_a_population_trains_on_the_mean_squared_error():
     task = Task(numbers(), linear, 12, 10, seed=3)
-    pool = Pool(lambda n: Table(torch.full((n,), 0.05, dtype=torch.float64), 12), Run(precision="fp64"))
+    pool = Pool(lambda n: Factors(torch.full((n,), 0.05, dtype=torch.float64), 12), Compute(precision="fp64"))
     trained = next(iter(pool.train([task], [torch.ones(1, 12, dtype=torch.float64)], find_fitness("loss")))).trained
     model = task.fresh_model().double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

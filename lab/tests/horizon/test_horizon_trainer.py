@@ -12,7 +12,7 @@ from mlrsnet.baselines import factors
 from mlrsnet.card import Card
 from mlrsnet.nets import LSTMNet, MLPNet
 from mlrsnet.ranges import Fixed, Gamma
-from mlrsnet_lab.horizon import Data, Evolution, HeldOut, HorizonTrainer, Run, Tasks, TaskSampler, judging
+from mlrsnet_lab.horizon import Compute, Data, Evolution, HeldOut, HorizonTrainer, Tasks, TaskSampler, judging
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.comparison import Comparison
 from mlrsnet_lab.horizon.first_net import first_net
@@ -53,7 +53,7 @@ def trainer(sampled=None, begin=None, **changes):
     def settings(kind):
         return kind(**{name: values.pop(name) for name in kind.__dataclass_fields__ if name in values})
 
-    made = HorizonTrainer(settings(Tasks), begin, settings(Evolution), settings(Run))
+    made = HorizonTrainer(settings(Tasks), begin, settings(Evolution), settings(Compute))
     assert not values
     return made
 
@@ -335,7 +335,7 @@ def test_hand_designed_schedules_are_those_that_a_user_would_train():
     task = hold_out(sampler(), 1)[0]
     data = task.data.to("cpu", torch.float64)
     task = replace(task, data=data)
-    held_out = HeldOut([task], "loss", Run(precision="fp64"), kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
+    held_out = HeldOut([task], "loss", Compute(precision="fp64"), kinds={"linear": {"warmup": 0.05}}, grid=(0.1, 0.7))
     for peak, found in zip((0.1, 0.7), held_out.grids()["linear"][0].tolist(), strict=True):
         torch.manual_seed(task.seed)
         model, labels = task.model(task.data).double(), task.labels()

@@ -12,12 +12,13 @@ import signal
 import sys
 import time
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from mlrsnet import cli
-from mlrsnet_lab import loop
+from mlrsnet_lab.commands import options
 from mlrsnet_lab.processes import joined
 from mlrsnet_lab.stepper import Stepper
 
@@ -58,7 +59,8 @@ def main():
     torch.set_num_threads(1)
     plan = json.loads(Path(sys.argv[1]).read_text())
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    loop.run.__kwdefaults__["checkpoint_seconds"] = 0.0  # a checkpoint after every epoch
+    usual = options.settings
+    options.settings = lambda arguments: replace(usual(arguments), checkpoint_seconds=0.0)  # one after every epoch
     with joined("cpu"):
         for number, words in enumerate(plan["commands"]):
             due = [fault for fault in plan["faults"] if (fault["attempt"], fault["command"]) == (attempt, number)]

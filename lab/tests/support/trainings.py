@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from mlrsnet_lab.horizon import SGD, Data, Run, Task
+from mlrsnet_lab.horizon import SGD, Compute, Data, Task
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
-from mlrsnet_lab.horizon.policies import Table
+from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.population import Population
 from mlrsnet_lab.horizon.training import Training
 
@@ -170,14 +170,14 @@ def make_tasks(data, model, **options):
 
 
 def table(tasks, peaks=PEAKS, most_steps=100, dtype=torch.float64):
-    policy = Table(torch.tensor(peaks, dtype=dtype).repeat(len(tasks)), most_steps)
+    policy = Factors(torch.tensor(peaks, dtype=dtype).repeat(len(tasks)), most_steps)
     policy.configure([1.0 - 0.5 * step / most_steps for step in range(most_steps)])
     return policy
 
 
 def train_together(tasks, policy, precision="fp64"):
     """The population, and its losses, weights, buffers, outputs and targets, one training per row."""
-    population = Population(tasks[0], len(tasks), len(PEAKS), policy, Run(precision=precision))
+    population = Population(tasks[0], len(tasks), len(PEAKS), policy, Compute(precision=precision))
     return population, results(population, tasks)
 
 

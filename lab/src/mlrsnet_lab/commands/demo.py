@@ -6,7 +6,7 @@ from pathlib import Path
 from mlrsnet.cli.parser import Parser
 from mlrsnet.cli.schedules import network
 from mlrsnet_lab import checks
-from mlrsnet_lab.commands.options import add_device, add_out, screen
+from mlrsnet_lab.commands.options import add_device, add_out, screen, settings
 
 
 def add(demo: Parser) -> None:
@@ -29,4 +29,4 @@ def _run(arguments: argparse.Namespace) -> None:
     seeds = checks.whole_number("--seeds", arguments.seeds)
     schedule = network(arguments.schedule) if arguments.schedule else None
     generations = checks.whole_number("--generations", arguments.generations)
-    screen("demo").show_demo(generations, epochs, seeds, schedule, arguments.out, arguments.device)
+    screen("demo").show_demo(generations, epochs, seeds, schedule, arguments.out, settings(arguments))

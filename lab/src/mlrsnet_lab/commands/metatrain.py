@@ -12,9 +12,9 @@ from mlrsnet_lab.commands.options import (
     add_executor,
     add_field,
     add_tensorboard,
-    executor,
     given,
     screen,
+    settings,
 )
 from mlrsnet_lab.commands.together import together
 from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, make_meta_spec
@@ -104,13 +104,11 @@ def _run(arguments: argparse.Namespace) -> None:
         fields["task_options"] = {"classes": _classes(arguments.classes)}
     if preset is None:
         fields.setdefault("name", _name(arguments))
-    spec, chosen = make_meta_spec(objective, fields, preset), executor(arguments)
-    if objective != "horizon" and (chosen.name != "local" or chosen.jobs is not None):
+    spec, chosen = make_meta_spec(objective, fields, preset), settings(arguments)
+    if objective != "horizon" and (chosen.executor.name != "local" or chosen.executor.jobs is not None):
         raise ValueError("--executor and --jobs belong to --objective horizon, got --objective greedy: leave one out")
     with together(arguments.device):
-        screen("metatrain").show_metatrain(
-            spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard, chosen
-        )
+        screen("metatrain").show_metatrain(spec, arguments.out, chosen)
 
 
 def _preset(arguments: argparse.Namespace) -> str | None:

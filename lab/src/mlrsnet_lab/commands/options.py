@@ -1,11 +1,13 @@
 """Options that several commands share."""
 
 import argparse
+import importlib
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlrsnet_lab.executors import Executor
+    from mlrsnet_lab.settings import Settings
 
 DATASET = "data: a name such as cifar10, an .npz file or a folder of pictures"
 
@@ -26,6 +28,7 @@ def add_data(command: argparse.ArgumentParser) -> None:
     """`--data FOLDER`."""
     command.add_argument(
         "--data",
+        dest="root",
         metavar="FOLDER",
         type=Path,
         help="where datasets are (default: $MLRSNET_DATA or ~/.cache/mlrsnet/data)",
@@ -55,13 +58,16 @@ def add_executor(command: argparse.ArgumentParser, what: str) -> "argparse._Argu
     return group
 
 
-def executor(arguments: argparse.Namespace) -> "Executor":
-    """What `add_executor` was given."""
+def settings(arguments: argparse.Namespace) -> "Settings":
+    """What the options of this module were given, as far as the command has them."""
     from mlrsnet_lab.executors import Executor
+    from mlrsnet_lab.settings import Settings
 
-    return Executor(
-        arguments.executor, arguments.jobs, arguments.retries, arguments.address, arguments.cpus, arguments.gpus
-    )
+    given = vars(arguments)
+    if "executor" in given:
+        given = given | {"name": given["executor"]}
+        given["executor"] = Executor(**{item.name: given[item.name] for item in fields(Executor)})
+    return Settings(**{item.name: given[item.name] for item in fields(Settings) if item.name in given})
 
 
 def add_tensorboard(command: argparse.ArgumentParser) -> None:
@@ -87,9 +93,8 @@ def given(arguments: argparse.Namespace, names: Any) -> dict[str, Any]:
 
 
 def screen(command: str) -> Any:
-    """The terminal front end, or an error that says what to install."""
+    """What shows a command on a terminal, or an error that says what to install."""
     try:
-        from mlrsnet_lab import screen
+        return importlib.import_module(f"mlrsnet_lab.screen.{command}")
     except ImportError as error:
         raise ImportError(f"{command} needs {error.name}, which is not installed: pip install mlrsnet-lab") from None
-    return screen

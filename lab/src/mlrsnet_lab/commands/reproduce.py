@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from mlrsnet.cli.parser import Parser
-from mlrsnet_lab.commands.options import add_data, add_device, add_executor, add_out, add_tensorboard, executor, screen
+from mlrsnet_lab.commands.options import add_data, add_device, add_executor, add_out, add_tensorboard, screen, settings
 
 
 def add(reproduce: Parser) -> None:
@@ -49,11 +49,7 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.recipe,
         arguments.scale,
         arguments.out or Path(f"mlrsnet-{arguments.recipe}-{arguments.scale}"),
+        settings(arguments),
         seeds=arguments.seeds,
         only=arguments.only,
-        device=arguments.device,
-        root=arguments.data,
-        tensorboard=arguments.tensorboard,
-        checkpoint_seconds=arguments.checkpoint_seconds,
-        executor=executor(arguments),
     )

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from mlrsnet.cli.parser import Parser, add_command
-from mlrsnet_lab.commands.options import add_data, add_device, add_tensorboard, screen
+from mlrsnet_lab.commands.options import add_data, add_device, add_tensorboard, screen, settings
 
 
 def add(runs: Parser) -> None:
@@ -43,7 +43,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _resume(arguments: argparse.Namespace) -> None:
-    screen("runs").show_resume(arguments.folder, arguments.device, arguments.data, arguments.tensorboard)
+    screen("train").show_resume(arguments.folder, settings(arguments))
 
 
 def _pack(arguments: argparse.Namespace) -> None:

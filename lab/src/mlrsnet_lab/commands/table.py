@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from mlrsnet.cli.parser import Parser, add_command
-from mlrsnet_lab.commands.options import add_data, add_device, add_executor, executor, screen
+from mlrsnet_lab.commands.options import add_data, add_device, add_executor, screen, settings
 
 
 def add(table: Parser) -> None:
@@ -41,14 +41,12 @@ def add(table: Parser) -> None:
 def _fill(arguments: argparse.Namespace) -> None:
     screen("table").show_fill(
         arguments.file,
+        settings(arguments),
         first=arguments.first,
         rows=arguments.rows,
         horizons=tuple(arguments.horizons),
         families=arguments.families.split(",") if arguments.families else None,
         seconds=arguments.seconds,
-        device=arguments.device,
-        root=arguments.data,
-        executor=executor(arguments),
     )
 
 

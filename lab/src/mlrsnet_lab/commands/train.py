@@ -14,6 +14,7 @@ from mlrsnet_lab.commands.options import (
     add_tensorboard,
     given,
     screen,
+    settings,
 )
 from mlrsnet_lab.commands.together import together
 from mlrsnet_lab.overrides import NAMED, Option, make_spec
@@ -70,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(spec.to_json())
         return
     with together(arguments.device):
-        screen("train").show_train(spec, arguments.out, arguments.device, arguments.data, arguments.tensorboard)
+        screen("train").show_train(spec, arguments.out, settings(arguments))
 
 
 def _option(text: str) -> Option:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, Raised, Returned, Told, Work
+from mlrsnet_lab.devices import resolve
+from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, Place, Raised, Returned, Told, Work
 from mlrsnet_lab.signals import PoliteStop
 
 RETRIES = 3
@@ -25,14 +26,13 @@ class WorkerLostError(RuntimeError):
 
 
 class Workers(Protocol):
-    """Processes that do one piece of work at a time each. `apart`: they are not this process.
+    """Processes that do one piece of work at a time each.
 
     A process that has died is replaced when its number is next given work. `size` may change as machines come and go.
     """
 
     size: int
     device: str
-    apart: bool
 
     def describe(self) -> str:
         """For people: how many there are, and where."""
@@ -111,9 +111,7 @@ class Crew:
             KeyboardInterrupt: on Ctrl-C or SIGTERM, when all work has stopped.
             Exception: that a piece of work raised; all other work is stopped first.
         """
-        guard: AbstractContextManager[Any] = (
-            PoliteStop() if self.workers.apart and stoppable else nullcontext(PoliteStop())
-        )
+        guard: AbstractContextManager[Any] = PoliteStop() if stoppable else nullcontext(PoliteStop())
         with guard as stop:
             try:
                 while not stop.asked and self._give(take):
@@ -123,8 +121,7 @@ class Crew:
                     self._stop(hear)
                     raise KeyboardInterrupt
             except Exception:
-                if self.workers.apart:
-                    self._stop(lambda work, event: None)  # it may be `hear` that failed
+                self._stop(lambda work, event: None)  # it may be `hear` that failed
                 raise
             finally:
                 self._drop()
@@ -215,3 +212,10 @@ class Crew:
         counts = self.counts
         self.counts = Counts(len(self.running), counts.done + done, counts.again + again)
         self.on_change(self.counts)
+
+
+def here(take: Callable[[], Work | None], device: str) -> Iterator[Done]:
+    """The same as `Crew.run` in this process: errors and Ctrl-C go through as they are, and nothing is heard of what work tells."""
+    place = Place(str(resolve(device)), lambda event: None)
+    while (work := take()) is not None:
+        yield Done(work, work.function(place, *work.arguments))

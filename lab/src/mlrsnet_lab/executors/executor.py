@@ -1,7 +1,7 @@
 """Where the runs of a campaign are made: here, in several processes, or on a Ray cluster."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,9 +10,8 @@ import torch
 from mlrsnet_lab import checks
 from mlrsnet_lab.devices import resolve
 from mlrsnet_lab.executors.crew import RETRIES, Counts, Crew, Workers
-from mlrsnet_lab.executors.here import Here
+from mlrsnet_lab.executors.local import LocalWorkers
 from mlrsnet_lab.executors.on_ray import RayWorkers
-from mlrsnet_lab.executors.processes import Processes
 
 LOCAL, RAY = "local", "ray"
 ONLY_RAY = ("address", "cpus", "gpus")
@@ -50,22 +49,25 @@ class Executor:
                 raise ValueError(f"--{option} belongs to --executor ray, got --executor {self.name}: leave one out")
 
     @contextmanager
-    def crew(self, device: str = "auto", on_change: Callable[[Counts], object] = lambda counts: None) -> Iterator[Crew]:
-        """The processes, which end with the context."""
-        workers = self._workers(device)
+    def crew(
+        self, device: str = "auto", on_change: Callable[[Counts], object] = lambda counts: None
+    ) -> Iterator[Crew | None]:
+        """Processes, which end with the context; None where this process does the work itself, one piece after the other."""
+        if self.name == LOCAL and len(devices := local_devices(device, self.jobs)) == 1:
+            yield None
+            return
+        workers: Workers = self._cluster(device) if self.name == RAY else _processes(devices)
         try:
             yield Crew(workers, self.retries, on_change)
         finally:
             workers.close()
 
-    def _workers(self, device: str) -> Workers:
-        if self.name == RAY:
-            return RayWorkers(device, self.address, self.jobs, 1 if self.cpus is None else self.cpus, self.gpus)
-        devices = local_devices(device, self.jobs)
-        if len(devices) == 1:
-            return Here(devices[0])
-        threads = max(1, (os.cpu_count() or 1) // len(devices))
-        return Processes(devices, threads)
+    def _cluster(self, device: str) -> Workers:
+        return RayWorkers(device, self.address, self.jobs, 1 if self.cpus is None else self.cpus, self.gpus)
+
+
+def _processes(devices: Sequence[str]) -> Workers:
+    return LocalWorkers(devices, threads=max(1, (os.cpu_count() or 1) // len(devices)))
 
 
 def local_devices(device: str, jobs: int | None) -> list[str]:

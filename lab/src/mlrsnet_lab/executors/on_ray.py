@@ -90,8 +90,6 @@ class RayWorkers:
         gpus: of each; a share such as 0.25 puts four on one GPU. None is 1 on a GPU and 0 on CPUs.
     """
 
-    apart = True
-
     def __init__(
         self,
         device: str = "auto",

@@ -94,3 +94,57 @@ def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator
     number = seed * 1_000_003 + epoch
     generator = torch.Generator().manual_seed((number ^ number >> 32) % 2**32)  # torch uses the last 32 bits only
     return torch.randperm(count, generator=generator), generator
+
+
+class ShuffledFeed:
+    """Random batches of one part. The order of an epoch is drawn at its start; a cursor on the device moves through it.
+
+    Args:
+        part: `train` or `val`.
+        count: how many examples it has, and `what` they are.
+        batch_size: of all processes together.
+        seed: of the order.
+        device: where the order is.
+    """
+
+    def __init__(
+        self,
+        part: str,
+        count: int,
+        what: str,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        processes: Processes,
+    ) -> None:
+        self.count, self.batch_size, self.seed, self.steps = count, batch_size, seed, count // batch_size
+        require_batch(part, self.steps, batch_size, f"{count} {what}")
+        self.order = torch.zeros(count, dtype=torch.int64, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
+        self.position = 0
+
+    def prepare(self) -> None:
+        """See `Feed`."""
+        if self.position % self.steps == 0:
+            self._plan(self.position // self.steps)
+            self.cursor.zero_()
+        self.position += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Feed`."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Feed`."""
+        self.position = state["position"]
+        within = self.position % self.steps
+        if within:
+            self._plan(self.position // self.steps)
+            self.cursor.fill_(within * self.batch_size)
+
+    def _plan(self, epoch: int) -> torch.Generator:
+        """Draw an epoch; returns the generator for its other random numbers."""
+        order, generator = shuffled(self.count, self.seed, epoch)
+        self.order.copy_(order)
+        return generator

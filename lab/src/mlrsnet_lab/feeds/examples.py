@@ -4,14 +4,13 @@ loss: mean cross-entropy, or the mean squared error of target / scale. metric: a
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from mlrsnet_lab.datasets import ExampleDataset, Examples
-from mlrsnet_lab.feeds.base import ACCURACY, Metric, Score, require_batch, rmse, shuffled, val_batch
+from mlrsnet_lab.feeds.base import ACCURACY, Metric, Score, ShuffledFeed, rmse, val_batch
 from mlrsnet_lab.feeds.pictures import score, sums
 from mlrsnet_lab.processes import ALONE, Processes
 
@@ -20,8 +19,8 @@ SOME = slice(5000)
 """The training examples that `evaluate("train")` uses."""
 
 
-class ExampleFeed:
-    """Random batches of one part. The order of an epoch is drawn at its start; a cursor on the device moves through it."""
+class ExampleFeed(ShuffledFeed):
+    """Random batches of one part."""
 
     def __init__(
         self,
@@ -32,21 +31,8 @@ class ExampleFeed:
         device: torch.device,
         processes: Processes = ALONE,
     ) -> None:
-        self.count, self.batch_size, self.seed = len(examples), batch_size, seed
-        self.steps = self.count // batch_size
-        require_batch(part, self.steps, batch_size, f"{self.count} examples")
+        super().__init__(part, len(examples), "examples", batch_size, seed, device, processes)
         self.inputs, self.targets = examples.inputs.to(device), examples.targets.to(device)
-        self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
-        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
-        self.position = 0
-
-    def prepare(self) -> None:
-        """See `Feed`."""
-        if self.position % self.steps == 0:
-            self._plan(self.position // self.steps)
-            self.cursor.zero_()
-        self.position += 1
 
     def loss(self, model: nn.Module) -> Tensor:
         """See `Feed`."""
@@ -54,21 +40,6 @@ class ExampleFeed:
         self.cursor += self.batch_size
         answer, targets = model(self.inputs.index_select(0, chosen)), self.targets.index_select(0, chosen)
         return mse_loss(answer.float(), targets) if targets.is_floating_point() else cross_entropy(answer, targets)
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Feed`."""
-        return {"position": self.position}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Feed`."""
-        self.position = state["position"]
-        within = self.position % self.steps
-        if within:
-            self._plan(self.position // self.steps)
-            self.cursor.fill_(within * self.batch_size)
-
-    def _plan(self, epoch: int) -> None:
-        self.order.copy_(shuffled(self.count, self.seed, epoch)[0])
 
 
 class ExampleData:

@@ -1,13 +1,11 @@
 """Pictures on the device as uint8. Crop, flip and normalisation run there, one batch at a time."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
 from mlrsnet_lab.datasets import ImageDataset, Pictures
-from mlrsnet_lab.feeds.base import ACCURACY, Score, require_batch, shuffled, val_batch
+from mlrsnet_lab.feeds.base import ACCURACY, Score, ShuffledFeed, val_batch
 from mlrsnet_lab.processes import ALONE, Processes
 
 EVAL_BATCH = 1000
@@ -15,7 +13,7 @@ SOME = slice(5000)
 """The training pictures that `evaluate("train")` uses."""
 
 
-class PictureFeed:
+class PictureFeed(ShuffledFeed):
     """Random batches of one part.
 
     The plan of an epoch (order, shifts, flips) is drawn at its start and copied to the device, where a cursor moves through it.
@@ -34,27 +32,14 @@ class PictureFeed:
         processes: Processes = ALONE,
     ) -> None:
         pictures: Pictures = getattr(dataset, part)
-        self.count, self.batch_size, self.seed = len(pictures.labels), batch_size, seed
-        self.steps = self.count // batch_size
-        require_batch(part, self.steps, batch_size, f"{self.count} pictures")
+        super().__init__(part, len(pictures.labels), "pictures", batch_size, seed, device, processes)
         _, self.height, self.width = dataset.shape
         self.pad, self.flip = (dataset.pad, dataset.flip) if augment else (0, False)
         padded = pad(pictures.images, (0, 0, self.pad, self.pad, self.pad, self.pad))
         self.images, self.labels = padded.to(device), pictures.labels.to(device)
         self.normalise = Normalise(dataset.mean, dataset.std, device)
-        self.order = torch.zeros(self.count, dtype=torch.int64, device=device)
         self.top, self.left, self.mirror = torch.zeros(3, self.count, dtype=torch.int64, device=device)
-        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.rows, self.columns = (torch.arange(n, device=device) for n in (self.height, self.width))
-        self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
-        self.position = 0
-
-    def prepare(self) -> None:
-        """See `Feed`."""
-        if self.position % self.steps == 0:
-            self._plan(self.position // self.steps)
-            self.cursor.zero_()
-        self.position += 1
 
     def loss(self, model: nn.Module) -> Tensor:
         """See `Feed`."""
@@ -69,26 +54,14 @@ class PictureFeed:
         images = self._cut(chosen, places) if self.pad or self.flip else self.images.index_select(0, chosen)
         return self.normalise(images), self.labels.index_select(0, chosen)
 
-    def state_dict(self) -> dict[str, Any]:
-        """See `Feed`."""
-        return {"position": self.position}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Feed`."""
-        self.position = state["position"]
-        within = self.position % self.steps
-        if within:
-            self._plan(self.position // self.steps)
-            self.cursor.fill_(within * self.batch_size)
-
-    def _plan(self, epoch: int) -> None:
-        order, generator = shuffled(self.count, self.seed, epoch)
-        self.order.copy_(order)
+    def _plan(self, epoch: int) -> torch.Generator:
+        generator = super()._plan(epoch)
         if self.pad or self.flip:
             shifts = torch.randint(2 * self.pad + 1, (2, self.count), generator=generator)
             self.top.copy_(shifts[0])
             self.left.copy_(shifts[1])
             self.mirror.copy_(torch.randint(1 + self.flip, (self.count,), generator=generator))
+        return generator
 
     def _cut(self, chosen: Tensor, places: Tensor) -> Tensor:
         """Crop windows from the padded pictures and flip them as planned, in one gather."""

@@ -1,11 +1,11 @@
 """Full-horizon meta-training: learn a schedule from the end of whole trainings (see `trainer.py`)."""
 
 from mlrsnet_lab.horizon.comparison import Comparison, HeldOut
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.data import Data
 from mlrsnet_lab.horizon.evolution import Evolution
 from mlrsnet_lab.horizon.generation import Generation
 from mlrsnet_lab.horizon.mixture import Mixture
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.sampler import Sampler, TaskSampler
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.tasks import Tasks
@@ -16,13 +16,13 @@ __all__ = [
     "SGD",
     "Adam",
     "Comparison",
+    "Compute",
     "Data",
     "Evolution",
     "Generation",
     "HeldOut",
     "HorizonTrainer",
     "Mixture",
-    "Run",
     "Sampler",
     "Task",
     "TaskSampler",

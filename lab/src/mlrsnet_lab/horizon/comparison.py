@@ -13,10 +13,10 @@ from torch.nn.utils import parameters_to_vector
 
 from mlrsnet.baselines import factors
 from mlrsnet.schedule import Schedule
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.fitness import Fitness, find_fitness
-from mlrsnet_lab.horizon.policies import Networks, Table
+from mlrsnet_lab.horizon.policies import Factors, Networks
 from mlrsnet_lab.horizon.pool import Pool
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.sampler import Sampler
 from mlrsnet_lab.horizon.seeds import seed_from
 from mlrsnet_lab.horizon.task import Task
@@ -128,11 +128,11 @@ class HeldOut:
         self,
         tasks: Sequence[Task],
         fitness: str | Fitness = "calibrated",
-        run: Run | None = None,
+        run: Compute | None = None,
         grid: Sequence[float] = GRID,
         kinds: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        self.tasks, self.fitness, self.run = list(tasks), find_fitness(fitness), run or Run()
+        self.tasks, self.fitness, self.run = list(tasks), find_fitness(fitness), run or Compute()
         self.grid, self.kinds = tuple(grid), KINDS if kinds is None else kinds
         self.pool: Pool[Networks] | None = None
         self.pool_key = ""
@@ -179,7 +179,7 @@ class HeldOut:
         """(tasks, kinds, LRs) fitness, all kinds and LRs of a task side by side."""
         peaks = torch.tensor(self.grid, dtype=self.run.dtype, device=self.run.device)
         longest = max(task.total_steps for task in self.tasks)
-        pool = Pool(lambda trainings: Table(peaks.repeat(trainings // len(peaks)), longest), self.run)
+        pool = Pool(lambda trainings: Factors(peaks.repeat(trainings // len(peaks)), longest), self.run)
         found = torch.empty(len(self.tasks), len(self.kinds), len(self.grid), dtype=self.run.dtype)
         for group in pool.train(self.tasks, [self._factors(task) for task in self.tasks], self.fitness):
             found[group.indices] = group.trained.fitness.view(len(group.indices), *found.shape[1:]).to(found)

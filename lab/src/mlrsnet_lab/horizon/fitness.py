@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.horizon.run import at_least_single
+from mlrsnet_lab.horizon.compute import at_least_single
 
 Fitness = Callable[[Tensor, Tensor], Tensor]
 

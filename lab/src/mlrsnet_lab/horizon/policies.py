@@ -18,7 +18,7 @@ from mlrsnet.ranges import optimizer_scale
 from mlrsnet.schedule import Schedule
 from mlrsnet.sensors import wide
 from mlrsnet_lab.horizon.rows import Rows
-from mlrsnet_lab.horizon.steps import Steps
+from mlrsnet_lab.horizon.steps import StackedSteps
 from mlrsnet_lab.horizon.updates import Update
 
 
@@ -46,7 +46,7 @@ class Policy:
         """The step was taken."""
 
 
-class Table(Policy):
+class Factors(Policy):
     """Hand-designed schedules: LR = peak * scale * factor, with a peak per member and a factor per step.
 
     Args:
@@ -181,7 +181,7 @@ class Defaults(ByLaw):
     def follow(self, rows: Rows, update: Update) -> None:
         """See `Policy`."""
         super().follow(rows, update)
-        self.steps = Steps(rows, update)
+        self.steps = StackedSteps(rows, update)
 
     def begin(self, total_steps: int, facts: Sequence[Facts]) -> None:
         """See `Policy`."""

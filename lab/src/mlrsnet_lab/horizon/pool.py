@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.data import Data
 from mlrsnet_lab.horizon.fitness import Fitness
 from mlrsnet_lab.horizon.policies import Policy
 from mlrsnet_lab.horizon.population import Population
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.training import Trained, Training
 
@@ -47,7 +47,7 @@ class Pool(Generic[P]):
         run: where and how to train.
     """
 
-    def __init__(self, make_policy: Callable[[int], P], run: Run) -> None:
+    def __init__(self, make_policy: Callable[[int], P], run: Compute) -> None:
         self.make_policy, self.run = make_policy, run
         self.data: dict[Data, Data] = {}
         self.populations: OrderedDict[Any, tuple[Population, P]] = OrderedDict()

@@ -13,9 +13,9 @@ from mlrsnet import sensors
 from mlrsnet.law import Facts
 from mlrsnet_lab.capture import WARM_UP, captured
 from mlrsnet_lab.horizon.batches import Batches
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.data import Data
 from mlrsnet_lab.horizon.policies import Policy
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.side_stream import SideStream
 from mlrsnet_lab.horizon.stacked_models import StackedModels
 from mlrsnet_lab.horizon.task import Task
@@ -46,10 +46,10 @@ class Population:
         num_tasks: int,
         members: int,
         policy: Policy,
-        run: Run | None = None,
+        run: Compute | None = None,
         data: Data | None = None,
     ) -> None:
-        self.run, self.members, self.policy = (run := run or Run()), members, policy
+        self.run, self.members, self.policy = (run := run or Compute()), members, policy
         trainings = num_tasks * members
         self.data = data = (data or task.data).to(run.device, run.dtype)
         self.device, self.dtype = data.inputs.device, run.dtype
@@ -157,7 +157,7 @@ class Population:
         except RuntimeError as error:
             raise RuntimeError(
                 f"the step of {type(self.models.model).__name__} cannot be captured in a CUDA graph ({error}): pass "
-                "Run(capture=False), in a fresh process"
+                "Compute(capture=False), in a fresh process"
             ) from error
 
     def _batch(self) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,8 @@ from torch.nn.functional import batch_norm, instance_norm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
+from mlrsnet_lab.horizon.compute import Compute, at_least_single
 from mlrsnet_lab.horizon.rows import Rows
-from mlrsnet_lab.horizon.run import Run, at_least_single
 
 NORMS_WITH_STATISTICS = (batch_norm, instance_norm, torch.batch_norm, torch.instance_norm)
 
@@ -27,7 +27,7 @@ class StackedModels:
         run: has the precision.
     """
 
-    def __init__(self, model: nn.Module, members: int, run: Run) -> None:
+    def __init__(self, model: nn.Module, members: int, run: Compute) -> None:
         self.dtype, self.is_bf16 = run.dtype, run.precision == "bf16"
         self.model = self._converted(model)
         self.rows = Rows(self.model, members)

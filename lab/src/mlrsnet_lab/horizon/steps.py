@@ -12,7 +12,7 @@ from mlrsnet_lab.horizon.rows import Rows
 from mlrsnet_lab.horizon.updates import Update
 
 
-class Steps:
+class StackedSteps:
     """x, now and guess of `law.Seen`, a number for each training. Buffers are never replaced: a captured step refers to them.
 
     Args:

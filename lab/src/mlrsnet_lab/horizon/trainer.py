@@ -28,13 +28,13 @@ from mlrsnet.ranges import Fixed
 from mlrsnet.schedule import Schedule
 from mlrsnet_lab import checks
 from mlrsnet_lab.horizon.comparison import Comparison, HeldOut, hold_out
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.evolution import UTILITIES, Evolution, antithetic, gradient
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.generation import Generation, summarise
 from mlrsnet_lab.horizon.judging import NO_LOSSES, Helpers, Judged, judged, widened
 from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.pool import Pool, grouped
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.seeds import generator, seed_from
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.tasks import Tasks
@@ -64,9 +64,9 @@ class HorizonTrainer:
         tasks: Tasks,
         begin: Schedule | None = None,
         evolution: Evolution | None = None,
-        where: Run | None = None,
+        where: Compute | None = None,
     ) -> None:
-        self.tasks, self.evolution, self.where = tasks, evolution or Evolution(), where or Run()
+        self.tasks, self.evolution, self.where = tasks, evolution or Evolution(), where or Compute()
         self.begin = begin or Schedule(first_net(seed=self.evolution.seed), Card(gamma=Fixed(1.0)))
         self.weights = parameters_to_vector(self.begin.net.parameters()).detach().clone()
         self.mean_weights = self.weights.clone()

@@ -8,11 +8,11 @@ from mlrsnet.baselines import HAND_DESIGNED, factors
 from mlrsnet_lab import checks
 from mlrsnet_lab import options as named
 from mlrsnet_lab.methods.base import Method, Setting
-from mlrsnet_lab.methods.hd import HD
-from mlrsnet_lab.methods.l4 import L4
+from mlrsnet_lab.methods.hd import HDMethod
+from mlrsnet_lab.methods.l4 import L4Method
 from mlrsnet_lab.methods.learned import Learned, RelativeRule
 from mlrsnet_lab.methods.mlr_snet import MLRSNet
-from mlrsnet_lab.methods.rtho import RTHO
+from mlrsnet_lab.methods.rtho import RTHOMethod
 from mlrsnet_lab.methods.table import ByTable
 from mlrsnet_lab.methods.val_strategy import ValStrategy
 
@@ -23,9 +23,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "learned": Learned,
     "relative-rule": RelativeRule,
     "mlr-snet": MLRSNet,
-    "l4": L4,
-    "hd": HD,
-    "rtho": RTHO,
+    "l4": L4Method,
+    "hd": HDMethod,
+    "rtho": RTHOMethod,
 }
 SCHEDULES: dict[str, Callable[..., Method]] = {
     **{name: partial(ByTable, name=name) for name in HAND_DESIGNED},

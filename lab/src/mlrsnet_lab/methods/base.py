@@ -145,13 +145,15 @@ class OwnOptimizer(Method):
     """
 
     capturable = False
+    schedule = ""
+    """Its name in a spec."""
 
     def __init__(self, setting: Setting, forms: Sequence[type[Optimizer]]) -> None:
         super().__init__(setting)
         if type(setting.optimizer) not in forms:
             known = " and ".join(form.__name__ for form in forms)
             raise TypeError(
-                f"optimizer must be one that schedule {type(self).__name__.lower()!r} has a form for, got "
+                f"optimizer must be one that schedule {self.schedule!r} has a form for, got "
                 f"{type(setting.optimizer).__name__}: it has forms for {known}"
             )
         self.form: dict[str, Any] = setting.optimizer.param_groups[0]
@@ -159,9 +161,7 @@ class OwnOptimizer(Method):
     def refuse_nesterov(self) -> None:
         """Raise if the spec's optimizer uses Nesterov momentum."""
         if self.form.get("nesterov"):
-            raise ValueError(
-                f"nesterov must be false with schedule {type(self).__name__.lower()!r}, got true: it has no form for it"
-            )
+            raise ValueError(f"nesterov must be false with schedule {self.schedule!r}, got true: it has no form for it")
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's."""

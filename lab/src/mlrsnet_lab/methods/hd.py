@@ -9,8 +9,10 @@ from mlrsnet_lab import baselines
 from mlrsnet_lab.methods.base import OwnOptimizer, Setting
 
 
-class HD(OwnOptimizer):
+class HDMethod(OwnOptimizer):
     """`baselines.HDSGD` or `HDAdam`, starting from the spec's LR. `hyper_lr` is the optimizer's default if None."""
+
+    schedule = "hd"
 
     def __init__(self, setting: Setting, *, hyper_lr: float | None = None) -> None:
         super().__init__(setting, (SGD, Adam))

@@ -7,8 +7,10 @@ from mlrsnet_lab import baselines
 from mlrsnet_lab.methods.base import OwnOptimizer, Setting
 
 
-class L4(OwnOptimizer):
+class L4Method(OwnOptimizer):
     """`baselines.L4`: plain gradients for sgd, L4Mom for sgdm, L4Adam for adam. The spec's LR is not used."""
+
+    schedule = "l4"
 
     uses_lr = False
 

@@ -33,8 +33,10 @@ def _not_called() -> Tensor:
     raise AssertionError("the loop computes the gradients of a held-out batch itself")
 
 
-class RTHO(OwnOptimizer):
+class RTHOMethod(OwnOptimizer):
     """`baselines.RTHO`, starting from the spec's LR. Every step has a second backward pass and a validation batch."""
+
+    schedule = "rtho"
 
     own_gradients = True
 

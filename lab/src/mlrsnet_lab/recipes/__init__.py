@@ -26,12 +26,13 @@ from mlrsnet_lab.recipes import (
     universal_lstm,
     width,
 )
-from mlrsnet_lab.recipes.base import SCALES, Cell, Choice, Recipe, Study
+from mlrsnet_lab.sheets import SCALES, Cell, Choice, Recipe, Sheet
 
 FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
 TABLES = (table1, table2, table3, table5, table6)
 OURS = (sensitivity, attribution, horizon, universal_lstm, proof, larger)
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
-STUDIES: dict[str, Study] = {theory.STUDY.name: theory.STUDY}
+STUDIES: dict[str, Recipe] = {theory.RECIPE.name: theory.RECIPE}
+"""What is computed, not trained."""
 
-__all__ = ["RECIPES", "SCALES", "STUDIES", "Cell", "Choice", "Recipe", "Study"]
+__all__ = ["RECIPES", "SCALES", "STUDIES", "Cell", "Choice", "Recipe", "Sheet"]

@@ -3,8 +3,8 @@
 The paper shows curves without numbers: all sizes and LRs end the same, small cells are slower at first.
 """
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, meta_trained
+from mlrsnet_lab.sheets import Cell, Recipe
 
 ARCHITECTURES = {
     "1 layer of 20": (1, 20),

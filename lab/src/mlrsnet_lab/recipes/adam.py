@@ -6,8 +6,8 @@ The paper shows curves without numbers: better than Adam with the val strategy w
 from dataclasses import replace
 
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import META_ROW, TRANSFERRED
+from mlrsnet_lab.sheets import Cell, Recipe
 
 
 def cells(scale: str) -> list[Cell]:

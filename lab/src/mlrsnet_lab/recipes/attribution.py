@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from mlrsnet_lab.recipes import sensitivity
 from mlrsnet_lab.recipes.authors import AUTHORS_EVERY, DEPARTURES, program, without
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SMOKE, hand_designed, meta_trained
+from mlrsnet_lab.sheets import Cell, Recipe
 
 AUTHORS_PERIOD = {"smoke": 10, "short": AUTHORS_EVERY, "paper": AUTHORS_EVERY}
 PRINTED, THEIRS = "As printed", "The authors' program"

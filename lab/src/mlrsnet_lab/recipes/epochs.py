@@ -3,8 +3,8 @@
 The paper shows curves without numbers: a schedule meta-trained for 200 epochs is as good as MultiStep at every horizon.
 """
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT, SMOKE, sources, transfer_cells
+from mlrsnet_lab.sheets import Cell, Recipe
 
 HORIZONS = (100, 400, 1200)
 

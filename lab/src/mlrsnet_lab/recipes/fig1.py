@@ -7,7 +7,6 @@ numbers, only the report's LR curves.
 from dataclasses import replace
 
 from mlrsnet_lab.recipes import table1, table3
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import (
     META_ROW,
     SCALES,
@@ -18,6 +17,7 @@ from mlrsnet_lab.recipes.rows import (
     meta_trained,
     transferred,
 )
+from mlrsnet_lab.sheets import Cell, Recipe
 
 PREDICTED = "TinyImageNet"
 TEXT = "Penn Treebank, 2-layer LSTM"

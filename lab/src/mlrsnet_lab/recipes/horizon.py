@@ -7,8 +7,8 @@ decays warm up over 5 % of the training and end at 0, from each LR of a grid. Pl
 
 from dataclasses import dataclass, replace
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import WARMUP
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 SCHEDULE = "cifar10-patches"
@@ -17,7 +17,7 @@ GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
-class Scale:
+class Setup:
     """What a scale changes."""
 
     column: str
@@ -28,9 +28,9 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale("Digits", "digits", "small_cnn", epochs=5, batch_size=32),
-    "short": Scale("CIFAR-10", "cifar10", "resnet18", epochs=30),
-    "paper": Scale("CIFAR-10", "cifar10", "resnet18", epochs=200),
+    "smoke": Setup("Digits", "digits", "small_cnn", epochs=5, batch_size=32),
+    "short": Setup("CIFAR-10", "cifar10", "resnet18", epochs=30),
+    "paper": Setup("CIFAR-10", "cifar10", "resnet18", epochs=200),
 }
 
 

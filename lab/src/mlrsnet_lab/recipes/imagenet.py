@@ -7,8 +7,8 @@ the transferred schedule, over plain SGD, is competitive. Needs the real ImageNe
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHIPPED_NOTE, SMOKE, sources, transfer_cells
+from mlrsnet_lab.sheets import Cell, Recipe
 
 EPOCHS, STEPS = 90, (1 / 3, 2 / 3)
 COLUMN = "ImageNet, ResNet-50"

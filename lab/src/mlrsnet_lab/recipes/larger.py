@@ -3,9 +3,9 @@
 A law fitted to small networks may be wrong on large ones. Rows and usual LRs are among those of `proof`.
 """
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.proof import LEARNED, decays, learned, rivals
 from mlrsnet_lab.recipes.proof_tasks import LARGER, SMOKE
+from mlrsnet_lab.sheets import Cell, Recipe
 
 DEFAULT = "Universal"
 RIVALS = ("One relative size", "Schedule-Free")

@@ -4,8 +4,8 @@ The paper shows curves without numbers: the MLP is better at first, the LSTM in 
 """
 
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, meta_rows, transferred
+from mlrsnet_lab.sheets import Cell, Recipe
 
 NETS = {"LSTM": "lstm", "MLP": "mlp"}
 

@@ -6,8 +6,8 @@ SVHN to 50,000 pictures.
 
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, Scale, meta_trained, transferred
+from mlrsnet_lab.sheets import Cell, Recipe
 
 Tasks = dict[str, tuple[str, str, dict[str, Any]]]
 FACTORS: dict[str, Tasks] = {

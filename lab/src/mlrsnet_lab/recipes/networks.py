@@ -6,8 +6,8 @@ The paper shows curves without numbers: the transferred schedule is comparable w
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHIPPED_NOTE, SHORT_TRANSFER, TRANSFERS, sources, transfer_cells
+from mlrsnet_lab.sheets import Cell, Recipe
 
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleNetV2": ("shufflenetv2", {}),

@@ -4,8 +4,8 @@ The paper shows curves without numbers: (a) each network alone, given a constant
 or more networks the results are similar.
 """
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, source, transferred
+from mlrsnet_lab.sheets import Cell, Recipe
 
 SAVED = 12
 COUNTS = (1, 2, 3, 4, 6)

@@ -9,9 +9,9 @@ from typing import Any
 
 from mlrsnet.files import hub
 from mlrsnet.files.names import SUFFIX
-from mlrsnet_lab.recipes.base import Cell, Recipe
-from mlrsnet_lab.recipes.proof_tasks import TASKS, Task
+from mlrsnet_lab.recipes.proof_tasks import TASKS, ProofTask
 from mlrsnet_lab.recipes.rows import WARMUP, named
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 LEARNED = {
@@ -40,7 +40,7 @@ def cells(scale: str) -> list[Cell]:
     return [cell for task in TASKS[scale] for cell in _cells(task)]
 
 
-def decays(task: Task) -> dict[str, RunSpec]:
+def decays(task: ProofTask) -> dict[str, RunSpec]:
     """Cosine and linear, at every LR of the grid."""
     return {
         f"{kind.capitalize()} {times:g}x": replace(
@@ -51,7 +51,7 @@ def decays(task: Task) -> dict[str, RunSpec]:
     }
 
 
-def rivals(task: Task) -> dict[str, RunSpec]:
+def rivals(task: ProofTask) -> dict[str, RunSpec]:
     """Each with its own optimizer, at its documented default."""
     spec = task.spec
     own: dict[str, Any] = {"optimizer_options": {}}
@@ -79,7 +79,7 @@ def rivals(task: Task) -> dict[str, RunSpec]:
     }
 
 
-def learned(row: str, task: Task, schedule: str) -> Cell:
+def learned(row: str, task: ProofTask, schedule: str) -> Cell:
     """A schedule by name, file or address; a name that is not there leaves its cell empty."""
     if schedule.endswith(SUFFIX) or schedule.startswith(hub.PREFIX):
         spec = replace(task.spec, schedule="learned", schedule_options={"schedule": schedule})
@@ -87,7 +87,7 @@ def learned(row: str, task: Task, schedule: str) -> Cell:
     return named(row, task.name, task.spec, schedule)
 
 
-def validated(task: Task) -> Cell:
+def validated(task: ProofTask) -> Cell:
     """The default, which also reads the validation loss after every epoch."""
     cell = learned(VALIDATED, task, LEARNED["Universal"])
     if cell.spec is None:
@@ -95,7 +95,7 @@ def validated(task: Task) -> Cell:
     return replace(cell, spec=replace(cell.spec, schedule_options={**cell.spec.schedule_options, "validate": True}))
 
 
-def untold(task: Task) -> Cell:
+def untold(task: ProofTask) -> Cell:
     """The default, which is told no loss."""
     return named(UNTOLD, task.name, task.spec, LEARNED["Universal"], tells_loss=False)
 
@@ -108,7 +108,7 @@ def _d_adapted(spec: RunSpec) -> dict[str, Any]:
     return {"optimizer": "d-adapt-sgd", "optimizer_options": {"momentum": 0.9} if spec.optimizer == "sgdm" else {}}
 
 
-def _cells(task: Task) -> list[Cell]:
+def _cells(task: ProofTask) -> list[Cell]:
     return [
         *(learned(row, task, schedule) for row, schedule in LEARNED.items()),
         untold(task),

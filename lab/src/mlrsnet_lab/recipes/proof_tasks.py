@@ -18,7 +18,7 @@ NORMALISED = ("small_cnn", "resnet18", "mobilenetv2", "shufflenetv2")
 
 
 @dataclass(frozen=True)
-class Task:
+class ProofTask:
     """A column: its training, its usual LR, and the steps of its warm-up."""
 
     name: str
@@ -37,10 +37,10 @@ class Task:
         return self.spec.model in NORMALISED
 
 
-def _task(name: str, steps: int, *, lr: float | None = None, **fields: Any) -> Task:
+def _task(name: str, steps: int, *, lr: float | None = None, **fields: Any) -> ProofTask:
     """`steps`: of an epoch."""
     spec = RunSpec(**fields)
-    return Task(name, spec, lr or USUAL_LR[spec.optimizer], max(1, round(WARM * steps * spec.epochs)))
+    return ProofTask(name, spec, lr or USUAL_LR[spec.optimizer], max(1, round(WARM * steps * spec.epochs)))
 
 
 def _mlp(width: int, depth: int, **options: Any) -> Fields:
@@ -166,7 +166,7 @@ FINE_TUNING = (
         **CNN,
     ),
 )
-SEVEN = tuple(Task(one.name, one.spec, one.lr, one.warmup_steps) for one in universal_lstm.SCALES["short"])
+SEVEN = tuple(ProofTask(one.name, one.spec, one.lr, one.warmup_steps) for one in universal_lstm.SCALES["short"])
 SHORT = (*SEVEN, *TABLES, *SENTENCES, *PICTURES, *FINE_TUNING)
 
 LARGER = (
@@ -193,7 +193,7 @@ LARGER = (
 """For the recipe `larger`: at least 20 times the weights of the largest network that the law was fitted to."""
 
 
-def _cifar(name: str, epochs: int, optimizer: str, steps: int = 382, **fields: Any) -> Task:
+def _cifar(name: str, epochs: int, optimizer: str, steps: int = 382, **fields: Any) -> ProofTask:
     """382 steps: 49,000 pictures in batches of 128."""
     return _task(name, steps, **{**RESNET, "task": "cifar10", "epochs": epochs, "optimizer": optimizer, **fields})
 
@@ -241,4 +241,4 @@ SMOKE = (
         **(SMALL | DIGITS),
     ),
 )
-TASKS: dict[str, tuple[Task, ...]] = {"smoke": SMOKE, "short": SHORT, "paper": PAPER}
+TASKS: dict[str, tuple[ProofTask, ...]] = {"smoke": SMOKE, "short": SHORT, "paper": PAPER}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlrsnet_lab.datasets.corruptions import CORRUPTIONS
-from mlrsnet_lab.recipes.base import Average, Cell
 from mlrsnet_lab.recipes.rows import SCALES, Paper
+from mlrsnet_lab.sheets import Average, Cell
 from mlrsnet_lab.spec import RunSpec
 
 EPOCHS = 100

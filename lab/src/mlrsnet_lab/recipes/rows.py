@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlrsnet.files import names
-from mlrsnet_lab.recipes.base import UNSCALED, Cell, Choice
+from mlrsnet_lab.sheets import UNSCALED, Cell, Choice
 from mlrsnet_lab.spec import RunSpec
 
 PAPER_EPOCHS, PAPER_EVERY, PAPER_CYCLE = 200, 100, 10

@@ -7,8 +7,8 @@ T_val is not scaled with the horizon: the question is what this many meta-update
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import PAPER_EVERY, SCALES, SMOKE, meta_trained
+from mlrsnet_lab.sheets import Cell, Recipe
 
 EPOCHS = {"smoke": 10, "short": 30, "paper": 200}
 PERIODS = {"smoke": (3, 10), "short": (3, 15, 100, 300), "paper": (3, 15, 100, 300)}

@@ -8,7 +8,6 @@ T_val = 100. The paper reports 94.80 (CIFAR-10) and 80.44 (CIFAR-100) for MLR-SN
 from dataclasses import replace
 
 from mlrsnet_lab.recipes.authors import AUTHORS_EVERY
-from mlrsnet_lab.recipes.base import UNSCALED, Cell, Recipe
 from mlrsnet_lab.recipes.rows import (
     HYPER_LRS,
     SCALES,
@@ -25,6 +24,7 @@ from mlrsnet_lab.recipes.rows import (
     ready_made,
     with_momentum,
 )
+from mlrsnet_lab.sheets import UNSCALED, Cell, Recipe
 
 PAPER: dict[str, Paper] = {
     "CIFAR-10": {

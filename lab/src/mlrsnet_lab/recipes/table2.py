@@ -4,8 +4,8 @@ The paper reports 95.08 (MultiStep) and 80.93 (SGDR) as the best, MLR-SNet 94.80
 """
 
 from mlrsnet_lab.recipes import table1
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, Paper
+from mlrsnet_lab.sheets import Cell, Recipe
 
 PAPER: dict[str, Paper] = {
     "CIFAR-10": {

@@ -8,8 +8,8 @@ best of its rows.
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import UNSCALED, Cell, Choice, Recipe
 from mlrsnet_lab.recipes.rows import PAPER_EVERY
+from mlrsnet_lab.sheets import UNSCALED, Cell, Choice, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 HYPER_LRS = (1.0, 0.5, 0.1, 0.05)

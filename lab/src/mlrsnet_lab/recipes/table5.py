@@ -5,8 +5,8 @@ the best one, above all its rows.
 """
 
 from mlrsnet_lab.recipes import robustness
-from mlrsnet_lab.recipes.base import Average, Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, Paper, hand_designed, meta_rows
+from mlrsnet_lab.sheets import Average, Cell, Recipe
 
 LAST: dict[str, Paper] = {
     "CIFAR-10-C": {

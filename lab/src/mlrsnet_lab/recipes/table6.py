@@ -7,9 +7,9 @@ The paper's means over 14 corruptions: MLR-SNet 85.62 on CIFAR-10-C and 52.35 on
 from dataclasses import replace
 
 from mlrsnet_lab.recipes import robustness
-from mlrsnet_lab.recipes.base import Average, Cell, Recipe
 from mlrsnet_lab.recipes.robustness import FIRST
 from mlrsnet_lab.recipes.rows import META_ROW, SCALES, TRANSFERRED, Paper, from_sources, hand_designed, meta_rows
+from mlrsnet_lab.sheets import Average, Cell, Recipe
 
 LAST: dict[str, Paper] = {
     "CIFAR-10-C": {

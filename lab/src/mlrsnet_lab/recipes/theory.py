@@ -10,7 +10,7 @@ import torch
 
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import theory
-from mlrsnet_lab.recipes.base import Figure, Grid, Study
+from mlrsnet_lab.sheets import Figure, Grid, Recipe, nothing
 
 HORIZONS = {"smoke": (30, 100, 300), "short": (30, 100, 300, 1000, 3000), "paper": (30, 100, 300, 1000, 3000, 10_000)}
 META_HORIZONS = {"smoke": (30, 100), "short": (30, 100, 300, 1000), "paper": (30, 100, 300, 1000, 3000)}
@@ -130,13 +130,16 @@ def measure(scale: str, seed: int) -> tuple[list[Grid], list[Figure]]:
     return [loss[0], gradient[0], meta_gradient[0]], [loss[1], gradient[1], meta_gradient[1]]
 
 
-STUDY = Study(
+RECIPE = Recipe(
     "theory",
     "Convergence",
     "Under decaying LRs the loss of SGD falls as ln^2(T)/T where the PL condition holds, and the meta-gradient as 1/ln T.",
-    measure,
-    notes=(
-        "The bounds are those the appendix derives, its slips corrected: docs/theory.md lists where print and proof part.",
-        "The meta-gradient vanishes along with the LR, so that it becomes small does not say that the schedule is good.",
-    ),
+    nothing,
+    measure=measure,
+    notes={
+        "all": (
+            "The bounds are those the appendix derives, its slips corrected: docs/theory.md lists where print and proof part.",
+            "The meta-gradient vanishes along with the LR, so that it becomes small does not say that the schedule is good.",
+        )
+    },
 )

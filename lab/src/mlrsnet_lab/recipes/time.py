@@ -5,7 +5,6 @@ The paper shows bars without numbers: all methods cost about the same, except RT
 
 from dataclasses import replace
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import (
     HYPER_LRS,
     META_ROW,
@@ -16,6 +15,7 @@ from mlrsnet_lab.recipes.rows import (
     meta_trained,
     transferred,
 )
+from mlrsnet_lab.sheets import Cell, Recipe
 
 EPOCHS = {"smoke": 2, "short": 3, "paper": 5}
 COLUMN = "CIFAR-10"

@@ -6,7 +6,6 @@ The paper shows curves without numbers: the transferred schedule is comparable w
 from dataclasses import replace
 
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import (
     SCALES,
     SHIPPED_NOTE,
@@ -20,6 +19,7 @@ from mlrsnet_lab.recipes.rows import (
     sources,
     transfer_cells,
 )
+from mlrsnet_lab.sheets import Cell, Recipe
 
 PICTURES = {"SVHN": "svhn", "TinyImageNet": "tinyimagenet"}
 FROM_TEXT, OVER_ADAM = "MLR-SNet, shipped, from text", "Universal LSTM, over Adam"

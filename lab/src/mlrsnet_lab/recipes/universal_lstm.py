@@ -9,8 +9,8 @@ paper is for one.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import WARMUP, named
+from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 Fields = dict[str, Any]
@@ -21,7 +21,7 @@ USUAL_LR = {"sgd": 0.1, "sgdm": 0.01, "adam": 1e-3, "adamw": 1e-3}
 
 
 @dataclass(frozen=True)
-class Column:
+class Target:
     """A task: how it is trained, without a schedule; its usual LR; and 5 % of its steps."""
 
     name: str
@@ -30,9 +30,9 @@ class Column:
     warmup_steps: int
 
 
-def _column(name: str, warmup_steps: int, *, lr: float | None = None, **fields: Any) -> Column:
+def _column(name: str, warmup_steps: int, *, lr: float | None = None, **fields: Any) -> Target:
     spec = RunSpec(**{"epochs": 5, **fields})
-    return Column(name, spec, lr or USUAL_LR[spec.optimizer], warmup_steps)
+    return Target(name, spec, lr or USUAL_LR[spec.optimizer], warmup_steps)
 
 
 LSTM: Fields = {"model": "lstm", "model_options": {"layers": 1, "hidden": 128, "dropout": 0.0}, "clip_norm": 0.25}
@@ -49,7 +49,7 @@ SMALL: Fields = {"model": "small_cnn", "epochs": 10}
 SIXTEEN: Fields = {"size": 16, "fraction": 0.2}
 
 DIGITS = _column("Digits, MLP, SGD", 9, task="digits", model="mlp", epochs=10)
-SCALES: dict[str, tuple[Column, ...]] = {
+SCALES: dict[str, tuple[Target, ...]] = {
     "smoke": (replace(DIGITS, spec=replace(DIGITS.spec, epochs=2)),),
     "short": (
         DIGITS,
@@ -84,7 +84,7 @@ def cells(scale: str) -> list[Cell]:
     return [cell for column in SCALES[scale] for cell in _cells(column)]
 
 
-def _cells(column: Column) -> list[Cell]:
+def _cells(column: Target) -> list[Cell]:
     spec, lr = column.spec, column.lr
     adaptive = spec.optimizer.startswith("adam")
     schedule_free: Fields = {

@@ -6,8 +6,8 @@ loss.
 
 from dataclasses import replace
 
-from mlrsnet_lab.recipes.base import Cell, Recipe
 from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, hand_designed, meta_rows
+from mlrsnet_lab.sheets import Cell, Recipe
 
 RAYS = {"smoke": 2, "short": 5, "paper": 10}
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,71 +11,20 @@ from mlrsnet_lab import records
 from mlrsnet_lab.records import RECIPE, STUDY
 from mlrsnet_lab.report.numbers import Stat, number
 from mlrsnet_lab.report.runs import Run, read, table
+from mlrsnet_lab.sheets import Average, Cell, Figure, Grid, Sheet
 
 T = TypeVar("T")
-PAPER_SCALE = "paper"
-
-
-@dataclass(frozen=True)
-class Target:
-    """One place in a recipe's table: the paper's number, and why there is none of ours."""
-
-    paper: Stat | None = None
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class AveragePlan:
-    """One more table: means over these columns, beside the paper's."""
-
-    title: str
-    columns: tuple[str, ...]
-    paper: dict[str, Stat | None]
-    paper_best: dict[str, Stat | None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A recipe.json: what `mlrsnet reproduce` planned to run."""
-
-    name: str
-    scale: str
-    title: str
-    claim: str
-    notes: tuple[str, ...]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    num_seeds: int
-    targets: dict[tuple[str, str], Target]
-    paper_setting: str = ""
-    averages: tuple[AveragePlan, ...] = ()
-
-    @property
-    def comparable(self) -> bool:
-        """Whether our numbers may be set against the paper's."""
-        return self.scale == PAPER_SCALE
-
-
-@dataclass(frozen=True)
-class Findings:
-    """A study.json: what `mlrsnet reproduce` computed without training; `data` is the file as it is."""
-
-    title: str
-    scale: str
-    claim: str
-    notes: tuple[str, ...]
-    data: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Everything that a report says, read once: plans with their runs, runs of no recipe, (place, reason) of damaged files."""
+    """Everything that a report says, read once: sheets with their runs, runs of no recipe, (place, reason) of damaged files."""
 
     name: str
-    plans: list[tuple[Plan, list[Run]]]
+    sheets: list[tuple[Sheet, list[Run]]]
     loose: list[Run]
     unreadable: list[tuple[str, str]]
-    findings: list[Findings]
+    computed: list[Sheet]
 
 
 def gather(root: Path) -> Gathered:
@@ -85,7 +34,7 @@ def gather(root: Path) -> Gathered:
         raise ValueError(f"there is no run below {root}: pass a folder that `mlrsnet train` or `reproduce` has written")
     unreadable: list[tuple[str, str]] = []
     plans = dict(_read_all(root, files[RECIPE], parse, unreadable))
-    findings = [found for _, found in _read_all(root, files[STUDY], parse_findings, unreadable)]
+    computed = [found for _, found in _read_all(root, files[STUDY], parse_study, unreadable)]
     runs = list(_runs(root, folders, unreadable))
     groups: dict[tuple[Path, str, str], list[Run]] = {
         (folder, plan.name, plan.scale): [] for folder, plan in plans.items()
@@ -99,7 +48,7 @@ def gather(root: Path) -> Gathered:
             groups.setdefault(key, []).append(run)
     pairs = [(_plan_of(key, plans), group) for key, group in groups.items()]
     pairs.sort(key=lambda pair: _in_order(pair[0]))
-    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), findings)
+    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), computed)
 
 
 def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) -> Iterator[Run]:
@@ -134,7 +83,7 @@ def _reason(error: Exception, root: Path) -> str:
     return reason(error).replace(f"{root}/", "")
 
 
-def _home(root: Path, run: Run, plans: dict[Path, Plan]) -> tuple[Path, str, str] | None:
+def _home(root: Path, run: Run, plans: dict[Path, Sheet]) -> tuple[Path, str, str] | None:
     """The plan a run belongs to; a run of another scale in the same folder is kept apart."""
     name = run.labels.get("recipe")
     if name is None or not {"row", "column"} <= run.labels.keys():
@@ -146,59 +95,72 @@ def _home(root: Path, run: Run, plans: dict[Path, Plan]) -> tuple[Path, str, str
     return root, name, run.labels.get("scale", "")
 
 
-def _plan_of(key: tuple[Path, str, str], plans: dict[Path, Plan]) -> Plan:
+def _plan_of(key: tuple[Path, str, str], plans: dict[Path, Sheet]) -> Sheet:
     folder, name, scale = key
     known = plans.get(folder)
     if known is not None and (known.name, known.scale) == (name, scale):
         return known
-    return Plan(name, scale, name, "", (), (), (), 0, {})
+    return Sheet(name, scale, name)
 
 
-def _in_order(plan: Plan) -> tuple[list[tuple[int, str]], str]:
+def _in_order(plan: Sheet) -> tuple[list[tuple[int, str]], str]:
     """Names by their letters, numbers in them by value: table2 before table10."""
     words = "".join(letter if letter.isdecimal() else f" {letter} " for letter in plan.name).split()
     return [(int(word), "") if word.isdecimal() else (-1, word) for word in words], plan.scale
 
 
-def parse(data: Any) -> Plan:
-    """The plan of a recipe.json; one ValueError if it is not one."""
+def parse(data: Any) -> Sheet:
+    """The sheet of a recipe.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise ValueError(f"{RECIPE} has no name: run `mlrsnet reproduce` again, which writes it again")
-    targets = {
-        (str(cell.get("row")), str(cell.get("column"))): _target(cell) for cell in map(table, _list(data, "cells"))
-    }
-    return Plan(
-        name=data["name"],
-        scale=str(data.get("scale") or ""),
-        title=str(data.get("title") or data["name"]),
-        claim=str(data.get("claim") or ""),
-        notes=tuple(map(str, _list(data, "notes"))),
-        rows=tuple(map(str, _list(data, "rows"))),
-        columns=tuple(map(str, _list(data, "columns"))),
-        num_seeds=len(_list(data, "seeds")),
-        targets=targets,
+    return replace(
+        _opening(data["name"], data),
+        seeds=_list(data, "seeds"),
         paper_setting=str(data.get("paper_setting") or ""),
-        averages=tuple(_average(one) for one in map(table, _list(data, "averages"))),
+        cells=[_cell(one) for one in map(table, _list(data, "cells"))],
+        averages=[_average(one) for one in map(table, _list(data, "averages"))],
     )
 
 
-def parse_findings(data: Any) -> Findings:
-    """The findings of a study.json; one ValueError if it is not one."""
+def parse_study(data: Any) -> Sheet:
+    """The sheet of a study.json; one ValueError if it is not one."""
     if not isinstance(data, dict) or not isinstance(data.get("title"), str):
         raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it again")
-    notes = tuple(map(str, _list(data, "notes")))
-    return Findings(data["title"], str(data.get("scale") or ""), str(data.get("claim") or ""), notes, data)
+    grids, figures = (map(table, _list(data, key)) for key in ("grids", "figures"))
+    return replace(
+        _opening(str(data.get("name")), data),
+        grids=[_grid(one) for one in grids if _list(one, "columns")],
+        figures=[_figure(one) for one in figures],
+        made=data,
+    )
 
 
-def _target(cell: dict[str, Any]) -> Target:
-    return Target(_paper(cell.get("paper")), str(cell.get("missing") or ""))
+def _opening(name: str, data: dict[str, Any]) -> Sheet:
+    scale, title, claim = (str(data.get(key) or "") for key in ("scale", "title", "claim"))
+    return Sheet(name, scale, title or name, claim, tuple(map(str, _list(data, "notes"))))
 
 
-def _average(one: dict[str, Any]) -> AveragePlan:
+def _cell(one: dict[str, Any]) -> Cell:
+    paper, missing = _paper(one.get("paper")), one.get("missing")
+    return Cell(str(one.get("row")), str(one.get("column")), None, paper, str(missing) if missing else None)
+
+
+def _average(one: dict[str, Any]) -> Average:
     last, best = (
         {str(row): _paper(value) for row, value in table(one.get(key)).items()} for key in ("paper", "paper_best")
     )
-    return AveragePlan(str(one.get("title")), tuple(map(str, _list(one, "columns"))), last, best)
+    return Average(str(one.get("title")), tuple(map(str, _list(one, "columns"))), last, best)
+
+
+def _grid(one: dict[str, Any]) -> Grid:
+    rows = [row if isinstance(row, list) else [] for row in _list(one, "rows")]
+    return Grid(str(one.get("title")), [*map(str, _list(one, "columns"))], rows, str(one.get("note") or ""))
+
+
+def _figure(one: dict[str, Any]) -> Figure:
+    lines = {name: line for name, line in table(one.get("lines")).items() if isinstance(line, list) and len(line) > 1}
+    axes = {name: tuple(axis if isinstance(axis, list) else [] for axis in line[:2]) for name, line in lines.items()}
+    return Figure(str(one.get("title")), str(one.get("x")), axes)  # type: ignore[arg-type]
 
 
 def _paper(paper: Any) -> Stat | None:

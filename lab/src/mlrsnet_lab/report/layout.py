@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from mlrsnet_lab.report.gather import Findings
 from mlrsnet_lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
 from mlrsnet_lab.report.tables import Section, Table
+from mlrsnet_lab.sheets import Sheet
 
 HOW_TO_READ = (
     "The test result of the last epoch counts: mean ± sample standard deviation over the runs that have ended; other runs are "
@@ -61,6 +61,6 @@ def describe(table: Table) -> str:
     return f"{title.capitalize()}, {better} is better.{how}{shared}"
 
 
-def heading(section: Section | Findings) -> str:
+def heading(section: Section | Sheet) -> str:
     """Its title, and its scale if there is one."""
     return f"{section.title} [scale: {section.scale}]" if section.scale else section.title

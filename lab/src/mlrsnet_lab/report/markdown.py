@@ -2,10 +2,10 @@
 
 import re
 
-from mlrsnet_lab.report.gather import Findings
+from mlrsnet_lab.report import studies
 from mlrsnet_lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
-from mlrsnet_lab.report.studies import grids
 from mlrsnet_lab.report.tables import Report, Section, Table
+from mlrsnet_lab.sheets import Sheet
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -42,11 +42,11 @@ def _section(section: Section) -> list[str]:
     return parts
 
 
-def _study(study: Findings) -> list[str]:
+def _study(study: Sheet) -> list[str]:
     notes = "\n".join(f"- {escape(note)}" for note in study.notes)
     parts = [f"## {escape(heading(study))}", escape(study.claim), notes]
-    for grid in grids(study):
-        parts += [f"### {escape(grid.title)}", escape(grid.note), _lines(grid.columns)]
+    for grid in study.grids:
+        parts += [f"### {escape(grid.title)}", escape(grid.note), _lines(studies.columns(grid))]
     return parts
 
 

@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 NOTHING = "-"
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """Mean and sample standard deviation; one number alone has no spread."""
 
     mean: float
@@ -76,15 +74,14 @@ def short_stat(value: Stat | None) -> str:
     return short_text(value.mean if value else None)
 
 
-def metric_stat(value: Stat | None) -> str:
+def metric_stat(value: tuple[float, float | None] | None) -> str:
     """Mean and spread, both with the metric's two decimals.
 
     >>> metric_stat(Stat(94.1, 0.123)), metric_stat(Stat(94.1)), metric_stat(None)
     ('94.10 ± 0.12', '94.10', '-')
     """
-    if value is None or value.std is None:
-        return metric_text(value.mean if value else None)
-    return f"{metric_text(value.mean)} ± {metric_text(value.std)}"
+    mean, std = value or (None, None)
+    return metric_text(mean) if std is None else f"{metric_text(mean)} ± {metric_text(std)}"
 
 
 def difference_text(value: float | None) -> str:

@@ -3,6 +3,7 @@
 Only numbers are drawn, no text from files: titles and legends are text of the page.
 """
 
+import base64
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ class Picture:
     alt: str
     kind: str
     data: bytes
+
+    @property
+    def url(self) -> str:
+        """The image itself, as an address."""
+        return f"data:image/{self.kind};base64,{base64.b64encode(self.data).decode()}"
 
 
 @dataclass(frozen=True)

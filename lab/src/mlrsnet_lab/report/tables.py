@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet_lab import records
-from mlrsnet_lab.report.gather import AveragePlan, Findings, Gathered, Plan, Target
+from mlrsnet_lab.report.gather import Gathered
 from mlrsnet_lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet_lab.report.numbers import Stat, count_text, metric_text, number, stat
 from mlrsnet_lab.report.runs import LEARNED_ROW, Metric, Run, table
+from mlrsnet_lab.sheets import Average, Cell, Paper, Sheet
+
+PAPER_SCALE = "paper"
 
 
 @dataclass(frozen=True)
@@ -19,16 +22,21 @@ class Row:
 
     name: str
     runs: list[Run]
-    paper: Stat | None = None
+    paper: Paper | None = None
     missing: str = ""
     num_seeds: int = 0
     wins: bool = False
-    paper_best: Stat | None = None
+    paper_best: Paper | None = None
 
     @property
     def learned(self) -> bool:
         """Whether it is a learned schedule."""
         return self.name.startswith(LEARNED_ROW) or any(run.learned for run in self.runs)
+
+    @property
+    def in_legend(self) -> str:
+        """Its name, and whether all of its runs go on."""
+        return self.name if any(run.record.ended for run in self.runs) else f"{self.name} (not finished)"
 
     @property
     def counted(self) -> list[Run]:
@@ -58,7 +66,7 @@ class Row:
     def difference(self) -> float | None:
         """Ours minus the paper's; `Table.comparable` says whether it means anything."""
         last = self.stat("last")
-        return None if last is None or self.paper is None else last.mean - self.paper.mean
+        return None if last is None or self.paper is None else last.mean - self.paper[0]
 
     @property
     def seeds(self) -> str:
@@ -154,7 +162,7 @@ class Report:
     name: str
     sections: list[Section]
     unreadable: list[tuple[str, str]]
-    studies: list[Findings]
+    studies: list[Sheet]
 
     @property
     def runs(self) -> list[Run]:
@@ -170,7 +178,7 @@ class Report:
     @property
     def facts(self) -> dict[str, str]:
         """Where the numbers come from."""
-        data = [*(run.record.data for run in self.runs), *(study.data for study in self.studies)]
+        data = [*(run.record.data for run in self.runs), *(study.made for study in self.studies)]
         versions = [table(one.get("versions")) for one in data]
         found = {
             "runs": f"{len(self.runs)}: {self.statuses}" if self.runs else "",
@@ -184,10 +192,10 @@ class Report:
 
 def build(gathered: Gathered) -> Report:
     """The whole report, tables of recipes first."""
-    sections = [_of_plan(plan, runs) for plan, runs in gathered.plans]
+    sections = [_section(sheet, runs) for sheet, runs in gathered.sheets]
     if gathered.loose:
         sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
-    return Report(gathered.name, sections, gathered.unreadable, gathered.findings)
+    return Report(gathered.name, sections, gathered.unreadable, gathered.computed)
 
 
 def newest(dates: Iterable[Any]) -> str:
@@ -208,17 +216,17 @@ def _date(text: Any) -> datetime | None:
         return None
 
 
-def _of_plan(plan: Plan, runs: list[Run]) -> Section:
-    columns = dict.fromkeys((*plan.columns, *(run.labels["column"] for run in runs)))
-    tables = [_column(plan, column, [run for run in runs if run.labels["column"] == column]) for column in columns]
-    averages = [_averaged(plan, average, runs) for average in plan.averages]
-    return Section(plan.title, [*averages, *tables], plan.scale, plan.claim, plan.notes)
+def _section(sheet: Sheet, runs: list[Run]) -> Section:
+    planned, there = (cell.column for cell in sheet.cells), (run.labels["column"] for run in runs)
+    tables = [_column(sheet, column, runs) for column in dict.fromkeys((*planned, *there))]
+    averages = [_averaged(sheet, average, runs) for average in sheet.averages]
+    return Section(sheet.title, [*averages, *tables], sheet.scale, sheet.claim, sheet.notes)
 
 
-def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
+def _averaged(sheet: Sheet, average: Average, runs: list[Run]) -> Table:
     """All runs of a row in these columns as one row."""
     mine = [run for run in runs if run.labels["column"] in average.columns]
-    labels = dict.fromkeys(row for row, column in plan.targets if column in average.columns)
+    labels = dict.fromkeys(cell.row for cell in sheet.cells if cell.column in average.columns)
     rows = [
         Row(
             label,
@@ -228,25 +236,29 @@ def _averaged(plan: Plan, average: AveragePlan, runs: list[Run]) -> Table:
         )
         for label in labels
     ]
-    table = Table(average.title, rows, _metric(mine), plan.comparable, plan.paper_setting, averaged=True)
-    return _with_winners(table)
+    return _table(sheet, average.title, rows, mine, averaged=True)
 
 
-def _column(plan: Plan, column: str, runs: list[Run]) -> Table:
-    here = [row for row, place in plan.targets if place == column]
-    labels = dict.fromkeys((*here, *(run.labels["row"] for run in runs)))
+def _column(sheet: Sheet, column: str, runs: list[Run]) -> Table:
+    runs = [run for run in runs if run.labels["column"] == column]
+    cells = {cell.row: cell for cell in sheet.cells if cell.column == column}
     rows: list[Row] = []
-    is_trial = column.endswith(records.CHOSEN)
-    for label in labels:
-        target = plan.targets.get((label, column), Target())
-        mine = [run for run in runs if run.labels["row"] == label]
-        groups = by(same_method, mine) or [[]]
+    num_seeds = 1 if column.endswith(records.CHOSEN) else len(sheet.seeds)
+    for label in dict.fromkeys((*cells, *(run.labels["row"] for run in runs))):
+        cell = cells.get(label, Cell(label, column, None))
+        groups = by(same_method, (run for run in runs if run.labels["row"] == label)) or [[]]
         apart = different([group[0].spec for group in groups if group])
         for group in groups:
             # Runs with other settings under one label must not be averaged.
             full = f"{label} ({name(group[0].spec, apart)})" if apart else label
-            rows.append(Row(full, _by_seed(group), target.paper, target.missing, 1 if is_trial else plan.num_seeds))
-    return _with_winners(Table(column, rows, _metric(runs), plan.comparable, plan.paper_setting))
+            rows.append(Row(full, _by_seed(group), cell.paper, cell.missing or "", num_seeds))
+    return _table(sheet, column, rows, runs)
+
+
+def _table(sheet: Sheet, title: str, rows: list[Row], runs: list[Run], averaged: bool = False) -> Table:
+    comparable = sheet.scale == PAPER_SCALE  # else our numbers may not be set against the paper's
+    metric = runs[0].metric if runs else Metric()
+    return _with_winners(Table(title, rows, metric, comparable, sheet.paper_setting, averaged))
 
 
 def _of_loose(runs: list[Run]) -> list[Table]:
@@ -268,10 +280,6 @@ def _with_winners(one: Table) -> Table:
     best = metric_text((max if one.metric.higher_is_better else min)(there.values()))
     wins = {index for index, mean in there.items() if metric_text(mean) == best}
     return replace(one, rows=[replace(row, wins=index in wins) for index, row in enumerate(one.rows)])
-
-
-def _metric(runs: list[Run]) -> Metric:
-    return runs[0].metric if runs else Metric()
 
 
 def _by_seed(runs: list[Run]) -> list[Run]:

@@ -14,7 +14,7 @@ from mlrsnet_lab.demo import (
     FULL_HORIZON,
     LR_GRID,
     RECORD,
-    Run,
+    DemoRun,
     learn_both,
     num_trainings,
     schedule_files,
@@ -26,37 +26,40 @@ from mlrsnet_lab.horizon import Comparison
 from mlrsnet_lab.horizon.comparison import paired
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.screen.demo_picture import draw
-from mlrsnet_lab.screen.meta_training import MetaTrainingBar
+from mlrsnet_lab.screen.metatrain import MetaTrainingBar
 from mlrsnet_lab.screen.progress import Bar, bars
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 
 
-def show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, device: str) -> None:
+def show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, settings: Settings) -> None:
     """Learn, transfer, compare; end with a table and a picture. A given schedule is transferred instead of learning any."""
     try:
-        _show_demo(generations, epochs, seeds, given, out, device)
+        _show_demo(generations, epochs, seeds, given, out, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts over; fewer --generations or --seeds take less time") from None
 
 
-def _show_demo(generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, device: str) -> None:
-    resolve(device)  # a wrong device fails before the work
+def _show_demo(
+    generations: int, epochs: int, seeds: int, given: Schedule | None, out: Path, settings: Settings
+) -> None:
+    resolve(settings.device)  # a wrong device fails before the work
     out.mkdir(parents=True, exist_ok=True)
     picture, console = out / "demo.png", Console()
     with bars(console) as progress:
-        learned = {given.card.name: given} if given else _learn(generations, out, device, progress)
+        learned = {given.card.name: given} if given else _learn(generations, out, settings, progress)
         counter = Counter(progress, num_trainings(seeds, len(learned)), seeds)
-        runs = transfer(learned, epochs, seeds, out, device=device, watcher=counter, on_run=counter.on_run)
+        runs = transfer(learned, epochs, seeds, out, settings, watcher=counter, on_run=counter.on_run)
     console.print(demo_table(runs, learned))
     draw(picture, runs, learned)
     files = schedule_files(learned, out).values()
     print("\n".join([f"picture:  {picture}", f"record:   {out / RECORD}", *(f"schedule: {file}" for file in files)]))
 
 
-def _learn(generations: int, out: Path, device: str, progress: Progress) -> dict[str, Schedule]:
+def _learn(generations: int, out: Path, settings: Settings, progress: Progress) -> dict[str, Schedule]:
     generation_bar = MetaTrainingBar(progress, "learning, full horizon")
     step_bar = Bar(progress, "learning, Algorithm 1")
-    learned = learn_both(generations, out, device=device, on_generation=generation_bar, watcher=step_bar)
+    learned = learn_both(generations, out, settings, on_generation=generation_bar, watcher=step_bar)
     progress.console.print(transfer_table(learned.before, learned.after))
     return learned.schedules
 
@@ -72,7 +75,7 @@ class Counter(Watcher):
         """Count a training."""
         self.progress.advance(self.bar)
 
-    def on_run(self, runs: list[Run]) -> None:
+    def on_run(self, runs: list[DemoRun]) -> None:
         """Show the seed."""
         self.progress.update(self.bar, description=f"seed {runs[-1].record.spec['seed'] + 1} of {self.seeds}")
 
@@ -96,7 +99,7 @@ def transfer_table(before: Comparison, found: Comparison) -> Table:
     return result
 
 
-def demo_table(runs: list[Run], learned: dict[str, Schedule]) -> Table:
+def demo_table(runs: list[DemoRun], learned: dict[str, Schedule]) -> Table:
     """The rows of `summarise`."""
     seeds = len({run.record.spec["seed"] for run in runs})
     result = Table(

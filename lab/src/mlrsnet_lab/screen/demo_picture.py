@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 
 from mlrsnet.schedule import Schedule
-from mlrsnet_lab.demo import GREEDY, Run
+from mlrsnet_lab.demo import GREEDY, DemoRun
 
 
-def draw(path: Path, runs: list[Run], learned: Mapping[str, Schedule]) -> None:
+def draw(path: Path, runs: list[DemoRun], learned: Mapping[str, Schedule]) -> None:
     """Training loss, test accuracy and LR over the epochs, averaged over the seeds."""
     from matplotlib.figure import Figure
 

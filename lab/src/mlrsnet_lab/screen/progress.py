@@ -10,8 +10,8 @@ from rich.table import Column
 from mlrsnet_lab.board import Board
 from mlrsnet_lab.executors import Counts
 from mlrsnet_lab.records import FINISHED, Record
-from mlrsnet_lab.several import Planned, Watch
-from mlrsnet_lab.watch import Watcher
+from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.watch import Planned, Watch, Watcher
 
 SHOWN = 12
 """Bars on the screen at once. A terminal cuts off what exceeds its height, and the last bar is the one that moves."""
@@ -40,12 +40,12 @@ def bars(console: Console) -> Progress:
     )
 
 
-def watchers(progress: Progress, tensorboard: bool, *more: Watcher) -> Watch:
-    """For every run a bar, and event files in its folder if `tensorboard`."""
+def watchers(progress: Progress, settings: Settings, *more: Watcher) -> Watch:
+    """For every run a bar, and event files in its folder if the settings say so."""
 
     def watch(run: Planned) -> list[Watcher]:
-        boards = [Board(run.folder / "tensorboard")] if tensorboard else []
-        return [*more, Bar(progress, run.title), *boards]
+        bar = Bar(progress, run.title)
+        return [*more, bar, Board(run.folder / "tensorboard")] if settings.tensorboard else [*more, bar]
 
     return watch
 

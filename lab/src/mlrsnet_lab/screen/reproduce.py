@@ -1,5 +1,6 @@
-"""`mlrsnet reproduce` and `mlrsnet report` on a terminal."""
+"""`mlrsnet reproduce` on a terminal."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ from rich.console import Console
 
 from mlrsnet_lab.jobs import choose
 from mlrsnet_lab.recipes import RECIPES, SCALES, STUDIES
-from mlrsnet_lab.report import Report, write_report
-from mlrsnet_lab.report.studies import grids
+from mlrsnet_lab.report import Report
+from mlrsnet_lab.report.studies import columns
 from mlrsnet_lab.reproduce import ALL, reproduce
 from mlrsnet_lab.screen.progress import Total, bars, watchers
 from mlrsnet_lab.screen.tables import plain, summary
+from mlrsnet_lab.settings import Settings
 
 
 def show_recipes() -> None:
@@ -23,8 +25,8 @@ def show_recipes() -> None:
         print(f"{one.name:12} {one.title} (computed, not trained)")
 
 
-def show_reproduce(name: str, scale: str, out: Path, *, tensorboard: bool, **settings: Any) -> None:
-    """Run a recipe, a study or all of them with progress bars; end with the tables. See `reproduce` for the settings."""
+def show_reproduce(name: str, scale: str, out: Path, settings: Settings, **which: Any) -> None:
+    """Run a recipe, a study or all of them with progress bars; end with the tables. `which` are seeds and rows, see `reproduce`."""
     console = Console()
 
     def tell(line: str) -> None:
@@ -32,8 +34,8 @@ def show_reproduce(name: str, scale: str, out: Path, *, tensorboard: bool, **set
 
     try:
         with bars(console) as progress:
-            watch, total = watchers(progress, tensorboard), Total(progress)
-            done = reproduce(name, scale, out, watch=watch, tell=tell, on_change=total, **settings)
+            watched = replace(settings, watch=watchers(progress, settings), tell=tell, count=Total(progress))
+            done = reproduce(name, scale, out, watched, **which)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the same command continues where it stopped, `mlrsnet report {out}` shows what there is"
@@ -52,11 +54,5 @@ def print_tables(console: Console, report: Report, scale: str) -> None:
         for table in section.tables:
             console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
     for computed in report.studies:
-        for grid in grids(computed):
-            console.print(plain(grid.columns, f"{computed.title} ({scale}): {grid.title}"))
-
-
-def show_report(folder: Path, out: Path | None) -> None:
-    """Write the report and print where it is."""
-    for path in write_report(folder, out):
-        print(f"report: {path}")
+        for grid in computed.grids:
+            console.print(plain(columns(grid), f"{computed.title} ({scale}): {grid.title}"))

@@ -6,25 +6,23 @@ from pathlib import Path
 import numpy as np
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.executors import Executor
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table.columns import grid
 from mlrsnet_lab.table.compare import compare
-from mlrsnet_lab.table.file import Table, merged
+from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import FAMILIES, ROWS, Kind, draw
 
 
 def show_fill(
     file: Path,
+    settings: Settings,
     *,
     first: int,
     rows: int,
     horizons: tuple[int, int],
     families: Sequence[str] | None,
     seconds: float | None,
-    device: str,
-    root: Path | None,
-    executor: Executor,
 ) -> None:
     """Fill a table, with a line for each training."""
     chosen = [checks.one_of("families", family, (*FAMILIES, ROWS)) for family in families or FAMILIES]
@@ -40,8 +38,17 @@ def show_fill(
     limit = float("inf") if seconds is None else checks.positive("seconds", seconds)
     kinds = [draw(number, horizons=horizons, families=chosen) for number in range(first, first + rows)]
     try:
-        with executor.crew(device) as crew:
-            table = fill(file, kinds, columns, root=root, seconds=limit, on_row=tell, crew=crew)
+        with settings.executor.crew(settings.device) as crew:
+            table = fill(
+                file,
+                kinds,
+                columns,
+                device=settings.device,
+                root=settings.root,
+                seconds=limit,
+                on_row=tell,
+                crew=crew,
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command continues where it stopped") from None
     print(f"{len(table)} trainings x {len(columns)} columns: {file}")
@@ -49,7 +56,7 @@ def show_fill(
 
 def show_laws(files: Sequence[Path]) -> None:
     """Every law, its mean and median gap on families it was not fitted on, and its exponents."""
-    table = merged([Table.load(file) for file in files])
+    table = merged([TrainingTable.load(file) for file in files])
     print(f"{len(table)} trainings\n{'mean':>7} {'median':>7} {'worst':>7}  law")
     for law in compare(table):
         print(f"{law.mean:7.4f} {law.median:7.4f} {law.worst:7.2f}  {law.name}{law.in_words()}")

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -13,28 +14,29 @@ from mlrsnet_lab.records import Record
 from mlrsnet_lab.resume import resume
 from mlrsnet_lab.screen.progress import bars, watchers
 from mlrsnet_lab.screen.tables import run_lines
-from mlrsnet_lab.several import Outcome, Planned, train_all
+from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.several import Outcome, train_all
 from mlrsnet_lab.spec import RunSpec
-from mlrsnet_lab.watch import Watcher
+from mlrsnet_lab.watch import Planned, Watcher
 
 
-def show_train(spec: RunSpec, out: Path | None, device: str, root: Path | None, tensorboard: bool) -> None:
+def show_train(spec: RunSpec, out: Path | None, settings: Settings) -> None:
     """One training with a progress bar."""
     folder = out or run_folder(spec)
-    with _resumable(folder, root), bars(Console()) as progress:
-        watch = watchers(progress, tensorboard, Sizes())
-        outcome = train_all([Planned(spec, folder, "training")], device=device, root=root, watch=watch)
+    with _resumable(folder, settings), bars(Console()) as progress:
+        watched = replace(settings, watch=watchers(progress, settings, DataSizes()))
+        outcome = train_all([Planned(spec, folder, "training")], watched)
     _show(outcome)
 
 
-def show_resume(folder: Path, device: str, root: Path | None, tensorboard: bool) -> None:
+def show_resume(folder: Path, settings: Settings) -> None:
     """Continue every unfinished run at or below a folder, with a progress bar each."""
-    with _resumable(folder, root), bars(Console()) as progress:
-        outcome = resume(folder, device=device, root=root, watch=watchers(progress, tensorboard), tell=print)
+    with _resumable(folder, settings), bars(Console()) as progress:
+        outcome = resume(folder, replace(settings, watch=watchers(progress, settings), tell=print))
     _show(outcome)
 
 
-class Sizes(Watcher):
+class DataSizes(Watcher):
     """Prints how much data there is, above the bar."""
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
@@ -44,14 +46,14 @@ class Sizes(Watcher):
 
 
 @contextmanager
-def _resumable(folder: Path, root: Path | None) -> Iterator[None]:
+def _resumable(folder: Path, settings: Settings) -> Iterator[None]:
     """On Ctrl-C, tell the command that continues."""
     try:
         yield
     except KeyboardInterrupt:
         if launched().count > 1:
             raise KeyboardInterrupt("the same torchrun command continues where it stopped") from None
-        data = ["--data", str(root)] if root else []
+        data = ["--data", str(settings.root)] if settings.root else []
         command = shlex.join(["mlrsnet", "runs", "resume", str(folder), *data])
         raise KeyboardInterrupt(f"continue with: {command}") from None
 

@@ -14,7 +14,7 @@ LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
-class Column:
+class Sizing:
     """The equation of `default`, with numbers of its own.
 
     structure: one of `STRUCTURES`. size: r, or the LR of plain SGD if absolute. fall, rise: powers; 0 does not read the loss.
@@ -31,11 +31,11 @@ class Column:
         return "|".join((self.structure, *(f"{x:g}" for x in (self.size, self.fall, self.rise, self.wait))))
 
     @classmethod
-    def parse(cls, text: str) -> "Column":
+    def parse(cls, text: str) -> "Sizing":
         """The reverse of `str`.
 
-        >>> Column.parse("weighted|0.04|0.25|0")
-        Column(structure='weighted', size=0.04, fall=0.25, rise=0.0, wait=1.0)
+        >>> Sizing.parse("weighted|0.04|0.25|0")
+        Sizing(structure='weighted', size=0.04, fall=0.25, rise=0.0, wait=1.0)
         """
         try:
             structure, *numbers = text.split("|")
@@ -46,8 +46,8 @@ class Column:
             ) from None
 
 
-def grid() -> tuple[Column, ...]:
+def grid() -> tuple[Sizing, ...]:
     """The columns of the shipped table: absolute LRs, and measured steps with and without reading the loss."""
-    absolute = [Column("absolute", lr) for lr in LRS]
-    reading = [Column("weighted", size, *READING) for size in SIZES]
-    return (*absolute, *reading, *(Column("weighted", size) for size in SIZES[1:]))
+    absolute = [Sizing("absolute", lr) for lr in LRS]
+    reading = [Sizing("weighted", size, *READING) for size in SIZES]
+    return (*absolute, *reading, *(Sizing("weighted", size) for size in SIZES[1:]))

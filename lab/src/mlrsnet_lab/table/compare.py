@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.file import TrainingTable
 from mlrsnet_lab.table.law import cross_validated, features, fit, network_cross_validated, responses
 
 LAWS: tuple[tuple[str, ...], ...] = (
@@ -21,7 +21,7 @@ LAWS: tuple[tuple[str, ...], ...] = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedLaw:
     """A law, its gaps on families that it was not fitted on, and its coefficients fitted to all."""
 
     name: str
@@ -53,15 +53,15 @@ class Judged:
         return f": {math.exp(size):.3f}{factors}"
 
 
-def compare(table: Table) -> Iterator[Judged]:
+def compare(table: TrainingTable) -> Iterator[JudgedLaw]:
     """All laws, for every structure and pair of powers that the table has."""
     families = [kind["family"] for kind in table.kinds]
     for (structure, fall, rise), response in responses(table).items():
         name = f"{structure}, fall^{fall:g}, rise^{rise:g}" if fall or rise else structure
         for knows in LAWS if structure != "absolute" else LAWS[:2]:
             x = features(table, knows)
-            yield Judged(name, cross_validated(x, response, families), knows, fit(x, response))
+            yield JudgedLaw(name, cross_validated(x, response, families), knows, fit(x, response))
         if structure != "absolute":
             x = features(table, LAWS[-1])
-            yield Judged(f"{name}, network", network_cross_validated(x, response, families))
-            yield Judged(f"{name}, best of each (oracle)", response.gaps.min(dim=1).values)
+            yield JudgedLaw(f"{name}, network", network_cross_validated(x, response, families))
+            yield JudgedLaw(f"{name}, best of each (oracle)", response.gaps.min(dim=1).values)

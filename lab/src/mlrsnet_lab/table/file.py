@@ -24,8 +24,8 @@ NUMBERS: dict[str, tuple[int, ...]] = {"fitness": (), "losses": (len(EDGES) - 1,
 
 
 @dataclass(frozen=True)
-class Row:
-    """One training under every column; see `Table`."""
+class TrainingRow:
+    """One training under every column; see `TrainingTable`."""
 
     kind: dict[str, Any]
     facts: dict[str, Any]
@@ -34,10 +34,10 @@ class Row:
 
 
 @dataclass
-class Table:
+class TrainingTable:
     """Rows are trainings, columns are sizes of steps.
 
-    columns: as `Column` writes them. kinds: what decides each training. facts: what is known before it starts.
+    columns: as `Sizing` writes them. kinds: what decides each training. facts: what is known before it starts.
     fitness: (rows, columns) at the end, on held-out data; infinite where it diverged. losses: (rows, columns, parts) mean
     training loss between `EDGES`.
     """
@@ -56,7 +56,7 @@ class Table:
         """The kinds that are done."""
         return {kind["number"] for kind in self.kinds}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: TrainingRow) -> None:
         """Put a row before the first one with a larger number, so that the file does not depend on which was done first."""
         place = next((at for at, kind in enumerate(self.kinds) if kind["number"] > row.kind["number"]), len(self))
         for name, value in zip(PARTS, (row.kind, row.facts, row.fitness, row.losses), strict=True):
@@ -76,7 +76,7 @@ class Table:
         fallback.write(path, file)
 
     @classmethod
-    def load(cls, path: Path) -> "Table":
+    def load(cls, path: Path) -> "TrainingTable":
         """Read the file, or the one before it if it is damaged. They hold numbers and text only."""
         try:
             return fallback.read_newest(path, _read)
@@ -84,11 +84,11 @@ class Table:
             raise error.told("a table", "delete {it}, and make it again") from None
 
 
-def _read(path: Path) -> Table:
+def _read(path: Path) -> TrainingTable:
     return _table(load_arrays(path, ("columns", "kinds", "facts", *NUMBERS)))
 
 
-def _table(kept: Mapping[str, np.ndarray]) -> Table:
+def _table(kept: Mapping[str, np.ndarray]) -> TrainingTable:
     """A table from its arrays, whose shapes must fit together."""
     columns, kinds, facts = (kept[name].tolist() for name in ("columns", "kinds", "facts"))
     expected = {name: (len(kinds), len(columns), *more) for name, more in NUMBERS.items()}
@@ -100,7 +100,9 @@ def _table(kept: Mapping[str, np.ndarray]) -> Table:
     found = [_object(text) for text in kinds]
     if not all(isinstance(kind.get("number"), int) for kind in found):
         raise ValueError("every kind must have a number, got one without")
-    return Table(columns, found, [_renamed(_object(text)) for text in facts], *(list(kept[name]) for name in NUMBERS))
+    return TrainingTable(
+        columns, found, [_renamed(_object(text)) for text in facts], *(list(kept[name]) for name in NUMBERS)
+    )
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -118,13 +120,13 @@ def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"depth": 1 if new + used else max(1, facts["matrices"]), "is_trained": used > new}
 
 
-def merged(tables: Sequence[Table]) -> Table:
+def merged(tables: Sequence[TrainingTable]) -> TrainingTable:
     """The rows of several tables with the same columns."""
     columns = tables[0].columns
     for table in tables:
         if table.columns != columns:
             raise ValueError(f"tables must have the same columns, got {columns} and {table.columns}: fit them apart")
-    whole = Table(columns)
+    whole = TrainingTable(columns)
     for table in tables:
         for name in PARTS:
             getattr(whole, name).extend(getattr(table, name))

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from mlrsnet_lab import datasets
-from mlrsnet_lab.executors import Crew, Done, Here, Place, Work
+from mlrsnet_lab.executors import Crew, Done, Place, Work, here
 from mlrsnet_lab.files.fallback import exists
+from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.fitness import find_fitness
 from mlrsnet_lab.horizon.pool import Pool
-from mlrsnet_lab.horizon.run import Run
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.lock import held_file
 from mlrsnet_lab.signals import PoliteStop
-from mlrsnet_lab.table.columns import Column
+from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.facts import weight_facts
-from mlrsnet_lab.table.file import EDGES, Row, Table
+from mlrsnet_lab.table.file import EDGES, TrainingRow, TrainingTable
 from mlrsnet_lab.table.kinds import Kind
 from mlrsnet_lab.table.policy import Sizes
 
@@ -32,14 +32,14 @@ OnRow = Callable[[Kind, np.ndarray], None]
 def fill(
     path: Path,
     kinds: Sequence[Kind],
-    columns: Sequence[Column],
+    columns: Sequence[Sizing],
     *,
-    device: torch.device | str = "cpu",
+    device: str = "cpu",
     root: Path | None = None,
     seconds: float = float("inf"),
     on_row: OnRow | None = None,
     crew: Crew | None = None,
-) -> Table:
+) -> TrainingTable:
     """Train the kinds that the table at `path` does not have yet, until `seconds` have passed.
 
     Args:
@@ -58,7 +58,7 @@ def fill(
     """
     names, begin = [str(column) for column in columns], time.monotonic()
     with held_file(path), PoliteStop() as stop:
-        table = Table.load(path) if exists(path) else Table(names)
+        table = TrainingTable.load(path) if exists(path) else TrainingTable(names)
         if table.columns != names:
             raise ValueError(f"columns must be those of {path}, {table.columns}, got {names}: choose another file")
         missing = iter([kind for kind in kinds if kind.number not in table.numbers])
@@ -68,14 +68,13 @@ def fill(
             kind = next(missing, None) if not stop.asked and time.monotonic() - begin <= seconds else None
             return None if kind is None else Work(str(kind.number), train_row, (kind, tuple(columns), place))
 
-        crew = Crew(Here(str(device))) if crew is None else crew
-        _collect(table, crew.run(take), path, on_row)
+        _collect(table, here(take, device) if crew is None else crew.run(take), path, on_row)
     if stop.asked:
         raise KeyboardInterrupt
     return table
 
 
-def _collect(table: Table, rows: Iterator[Done], path: Path, on_row: OnRow | None) -> None:
+def _collect(table: TrainingTable, rows: Iterator[Done], path: Path, on_row: OnRow | None) -> None:
     """Keep the rows as they are done, and save them now and then, and at the end, whatever ends it."""
     saved, before = time.monotonic(), len(table)
     try:
@@ -95,14 +94,14 @@ def _collect(table: Table, rows: Iterator[Done], path: Path, on_row: OnRow | Non
     table.save(path)
 
 
-def train_row(where: Place, kind: Kind, columns: Sequence[Column], root: Path) -> Row:
+def train_row(where: Place, kind: Kind, columns: Sequence[Sizing], root: Path) -> TrainingRow:
     """Train a kind under every column, in whichever process."""
     task, device = kind.task(root), torch.device(where.device)
     network = task.fresh_model()
-    pool = Pool(lambda trainings: Sizes(columns, device), Run(device))
+    pool = Pool(lambda trainings: Sizes(columns, device), Compute(device))
     group = next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("calibrated"))))
     trained = group.trained
-    return Row(
+    return TrainingRow(
         kind.to_dict(),
         {**weight_facts(p for p in network.parameters() if p.requires_grad), **_data_facts(task)},
         torch.where(torch.isfinite(trained.fitness), trained.fitness, torch.inf).cpu().numpy(),

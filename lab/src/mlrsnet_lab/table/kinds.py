@@ -22,18 +22,14 @@ from mlrsnet_lab.datasets import data_root, r_tables
 from mlrsnet_lab.horizon import Data, Task
 from mlrsnet_lab.horizon.sampler import log_uniform, pick
 from mlrsnet_lab.horizon.seeds import generator
+from mlrsnet_lab.horizon.task import ModelFactory
 from mlrsnet_lab.models.small_pictures import depthwise_net, residual_net
 from mlrsnet_lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet_lab.models.transformer import INIT_STD
-from mlrsnet_lab.universal import LENGTH, TRAINING, VALIDATION, load
-
-Factory = Callable[[Data], nn.Module]
+from mlrsnet_lab.universal import DECAYS, LENGTH, OPTIMIZERS, OTHER_DECAYS, TRAINING, VALIDATION, load
 
 FAMILIES = ("mlp", "deep", "cnn", "residual", "depthwise", "lstm", "transformer", "regression", "tuning")
 ROWS = "rows"
-OPTIMIZERS = ("sgd", "sgdm", "adam", "adamw")
-DECAYS = {"adamw": (0.0, 0.01, 0.1)}
-OTHER_DECAYS = (0.0, 1e-4, 5e-4, 2e-3)
 PICTURES = tuple(source for source in TRAINING if source.side)
 TEXTS = tuple(source for source in TRAINING if not source.side)
 SHIFTS = ("same", "inverted", "classes")
@@ -79,9 +75,9 @@ class Kind:
 
     def task(self, root: Path | None = None) -> Task:
         """The training."""
-        data, model = source_data(self, root), factory(self.network)
+        data, model = source_data(self, root), network_of(self.network)
         if self.start:
-            data, model = begin_trained(self, model, data)
+            data, model = fine_tuned(self, model, data)
         order = torch.randperm(len(data.inputs), generator=generator("table split", self.seed))
         held_out = min(VAL_SIZE, len(order) // 4)
         train = order[held_out : held_out + self.train_size]
@@ -215,7 +211,7 @@ def _halves(data: Data, scale: float) -> Data:
     return Data(data.inputs[:, :, :cut], scale * data.inputs[:, :, cut:].flatten(1), name=f"{data.name} halves")
 
 
-def factory(network: dict[str, Any]) -> Factory:
+def network_of(network: dict[str, Any]) -> ModelFactory:
     """A function of the data that builds the network."""
     options = {name: value for name, value in network.items() if name not in ("kind", "init")}
 
@@ -255,7 +251,7 @@ def initialise(model: nn.Module, init: str) -> None:
             parameter.zero_()
 
 
-def begin_trained(kind: Kind, model: Factory, data: Data) -> tuple[Data, Factory]:
+def fine_tuned(kind: Kind, model: ModelFactory, data: Data) -> tuple[Data, ModelFactory]:
     """The rest of the data after a pre-training on a part of it, shifted or not, and the network as it was then."""
     cut = round(kind.start["share"] * len(data.inputs))
     shift = kind.start["shift"]
@@ -283,7 +279,7 @@ def begin_trained(kind: Kind, model: Factory, data: Data) -> tuple[Data, Factory
     return Data(data.inputs[is_rest], data.targets[is_rest], data.num_classes, data.name, data.mirrored), begin
 
 
-def _pre_trained(kind: Kind, model: Factory, data: Data, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+def _pre_trained(kind: Kind, model: ModelFactory, data: Data, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     steps = kind.start["steps"]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.default_generator.manual_seed(kind.seed)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlrsnet_lab.table.columns import Column
-from mlrsnet_lab.table.file import Table
+from mlrsnet_lab.table.columns import Sizing
+from mlrsnet_lab.table.file import TrainingTable
 
 NEAR_0, LARGEST = 0.05, 9.0
 """Keep trainings that end near a loss of 0, and those that diverge, from dominating the mean."""
@@ -40,36 +40,34 @@ class Response:
     gaps: Tensor
     log_sizes: Tensor
 
-    def at(self, log_size: Tensor) -> Tensor:
-        """(rows,) gap of each training at its own size; differentiable."""
+    def at(self, log_sizes: Tensor) -> Tensor:
+        """(..., rows) gap of each training at its own size; differentiable."""
         grid = self.log_sizes
-        left = (torch.searchsorted(grid, log_size.detach().contiguous()) - 1).clamp(0, len(grid) - 2)
-        share = (log_size - grid[left]) / (grid[left + 1] - grid[left])
-        low, high = (self.gaps.gather(1, (left + k).unsqueeze(1)).squeeze(1) for k in (0, 1))
-        beyond = torch.relu(grid[0] - log_size) + torch.relu(log_size - grid[-1])
+        left = (torch.searchsorted(grid, log_sizes.detach().contiguous()) - 1).clamp(0, len(grid) - 2)
+        share = (log_sizes - grid[left]) / (grid[left + 1] - grid[left])
+        rows = torch.arange(len(self.gaps))
+        low, high = self.gaps[rows, left], self.gaps[rows, left + 1]
+        beyond = torch.relu(grid[0] - log_sizes) + torch.relu(log_sizes - grid[-1])
         return low + (high - low) * share.clamp(0, 1) + SLOPE * beyond
 
-    def near(self, log_size: Tensor) -> Tensor:
-        """(rows,) mean gap at sizes around each training's own: without kinks that a fit would stop in."""
-        return torch.stack([self.at(log_size + away) for away in AROUND]).mean(0)
-
-    def rows(self, chosen: Tensor) -> "Response":
-        """Of some of the trainings."""
-        return Response(self.gaps[chosen], self.log_sizes)
+    def near(self, log_sizes: Tensor) -> Tensor:
+        """(..., rows) mean gap at sizes around each training's own: without kinks that a fit would stop in."""
+        around = torch.tensor(AROUND).view(-1, *[1] * log_sizes.ndim)
+        return self.at(log_sizes + around).mean(0)
 
 
-def gaps(table: Table) -> np.ndarray:
+def gaps(table: TrainingTable) -> np.ndarray:
     """(rows, columns) log gap to the best absolute decay of each training."""
     fitness = np.minimum(np.nan_to_num(np.array(table.fitness), nan=LARGEST, posinf=LARGEST), LARGEST)
-    absolute = [Column.parse(name).structure == "absolute" for name in table.columns]
+    absolute = [Sizing.parse(name).structure == "absolute" for name in table.columns]
     best = fitness[:, absolute].min(axis=1, keepdims=True)
     found: np.ndarray = np.log((fitness + NEAR_0) / (best + NEAR_0))
     return found
 
 
-def responses(table: Table) -> dict[tuple[str, float, float], Response]:
+def responses(table: TrainingTable) -> dict[tuple[str, float, float], Response]:
     """By structure, fall and rise; only those with at least three sizes."""
-    found, columns = gaps(table), [Column.parse(name) for name in table.columns]
+    found, columns = gaps(table), [Sizing.parse(name) for name in table.columns]
     groups: dict[tuple[str, float, float], list[int]] = {}
     for place, column in enumerate(columns):
         groups.setdefault((column.structure, column.fall, column.rise), []).append(place)
@@ -96,62 +94,71 @@ FEATURES: dict[str, Known] = {
 """What a law may know before the training, as logarithms that are 0 for an ordinary one."""
 
 
-def features(table: Table, names: Sequence[str]) -> Tensor:
+def features(table: TrainingTable, names: Sequence[str]) -> Tensor:
     """(rows, 1 + names): a constant and some of `FEATURES`."""
     known = list(zip(table.kinds, table.facts, strict=True))
     columns = [torch.tensor([FEATURES[name](kind, facts) for kind, facts in known]) for name in names]
     return torch.stack([torch.ones(len(table)), *columns], dim=1)
 
 
-def fit(x: Tensor, response: Response, *, steps: int = 200, shrink: float = 1e-3) -> Tensor:
+def fit(x: Tensor, response: Response, *, shrink: float = 1e-3) -> Tensor:
     """theta of the law log r = theta . x with the smallest mean gap; `shrink` keeps exponents from growing for nothing."""
-    best, lowest = torch.zeros(x.shape[1]), math.inf
-    for start in STARTS:
-        theta = torch.zeros(x.shape[1])
-        theta[0] = math.log(start)
-        theta.requires_grad_()
-        optimizer = torch.optim.Adam([theta], lr=0.03)
-        for _ in range(steps):
-            mean = response.near(x @ theta).mean() + shrink * theta[1:].square().sum()
-            optimizer.zero_grad()
-            mean.backward()
-            optimizer.step()
-        if float(mean.detach()) < lowest:
-            best, lowest = theta.detach().clone(), float(mean.detach())
-    return best
+    return _fits(x, response, torch.full((1, len(x)), 1 / len(x)), shrink)[0]
 
 
 def cross_validated(x: Tensor, response: Response, families: Sequence[str]) -> Tensor:
     """(rows,) gaps, each under the law that was fitted without the training's family."""
-    found = torch.empty(len(x))
-    for family in sorted(set(families)):
-        own = torch.tensor([one == family for one in families])
-        found[own] = response.rows(own).at(x[own] @ fit(x[~own], response.rows(~own)))
-    return found
+    fold, shares = _folds(families)
+    theta = _fits(x, response, shares)
+    return response.at((theta[fold] * x).sum(1))
 
 
 def network_cross_validated(x: Tensor, response: Response, families: Sequence[str], *, hidden: int = 16) -> Tensor:
     """(rows,) gaps under a small network instead of a power law."""
-    found = torch.empty(len(x))
-    for family in sorted(set(families)):
-        own = torch.tensor([one == family for one in families])
-        mean, std = x[~own].mean(0), x[~own].std(0, correction=0).clamp(min=1e-3)
-        net = _fit_network((x[~own] - mean) / std, response.rows(~own), hidden)
-        with torch.no_grad():
-            found[own] = response.rows(own).at(net((x[own] - mean) / std).squeeze(1))
-    return found
+    fold, shares = _folds(families)
+    mean = (shares @ x).unsqueeze(1)
+    std = (shares.unsqueeze(1) @ (x - mean).square()).sqrt().clamp(min=1e-3)
+    outputs = _fit_networks((x - mean) / std, response, shares, hidden)
+    return response.at(outputs[fold, torch.arange(len(x))])
 
 
-def _fit_network(x: Tensor, response: Response, hidden: int) -> nn.Module:
+def _folds(families: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """(rows,) the family of each training, and (families, rows) the share of each training in a mean without that family."""
+    names = sorted(set(families))
+    fold = torch.tensor([names.index(family) for family in families])
+    others = (fold != torch.arange(len(names)).unsqueeze(1)).float()
+    return fold, others / others.sum(1, keepdim=True)
+
+
+def _fits(x: Tensor, response: Response, shares: Tensor, shrink: float = 1e-3, steps: int = 200) -> Tensor:
+    """(fits, features) theta with the smallest gap for each of these shares, from all `STARTS` at once."""
+    theta = torch.zeros(len(STARTS), len(shares), x.shape[1])
+    theta[..., 0] = torch.tensor(STARTS).log().unsqueeze(1)
+    theta.requires_grad_()
+    optimizer = torch.optim.Adam([theta], lr=0.03)
+    for _ in range(steps):
+        means = (response.near(theta @ x.T) * shares).sum(-1) + shrink * theta[..., 1:].square().sum(-1)
+        optimizer.zero_grad()
+        means.sum().backward()  # fits do not meet, and Adam looks at each number alone
+        optimizer.step()
+    return theta.detach()[means.argmin(0), torch.arange(len(shares))]
+
+
+def _fit_networks(x: Tensor, response: Response, shares: Tensor, hidden: int) -> Tensor:
+    """(fits, rows) log r from networks side by side, which all begin alike; x is (fits, rows, features)."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        net = nn.Sequential(nn.Linear(x.shape[1], hidden), nn.Tanh(), nn.Linear(hidden, 1))
-    with torch.no_grad():
-        net[2].weight.zero_()  # type: ignore[union-attr, operator]
-        net[2].bias.fill_(math.log(0.1))  # type: ignore[union-attr, operator]
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+        first = nn.Linear(x.shape[2], hidden)
+    begin = (first.weight.T, first.bias, torch.zeros(hidden, 1), torch.full((1,), math.log(0.1)))
+    weights = [tensor.detach().expand(len(shares), *tensor.shape).clone().requires_grad_() for tensor in begin]
+
+    def outputs() -> Tensor:
+        w1, b1, w2, b2 = weights
+        return (torch.tanh(x @ w1 + b1.unsqueeze(1)) @ w2).squeeze(2) + b2
+
+    optimizer = torch.optim.AdamW(weights, lr=0.01, weight_decay=0.1)
     for _ in range(300):
         optimizer.zero_grad()
-        response.near(net(x).squeeze(1)).mean().backward()
+        (response.near(outputs()) * shares).sum().backward()
         optimizer.step()
-    return net
+    return outputs().detach()

@@ -11,7 +11,7 @@ from mlrsnet.ranges import optimizer_scale
 from mlrsnet.sensors import wide
 from mlrsnet_lab import checks
 from mlrsnet_lab.horizon.policies import Defaults
-from mlrsnet_lab.table.columns import STRUCTURES, Column
+from mlrsnet_lab.table.columns import STRUCTURES, Sizing
 
 
 class Sizes(Defaults):
@@ -22,7 +22,7 @@ class Sizes(Defaults):
         device: where they run.
     """
 
-    def __init__(self, columns: Sequence[Column], device: torch.device) -> None:
+    def __init__(self, columns: Sequence[Sizing], device: torch.device) -> None:
         for column in columns:
             checks.one_of("structure", column.structure, STRUCTURES)
         numbers = [(column.size, column.fall, column.rise, column.wait) for column in columns]

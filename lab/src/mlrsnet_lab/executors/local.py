@@ -26,15 +26,13 @@ class _Child:
     connection: Connection
 
 
-class Processes:
+class LocalWorkers:
     """As many processes as `devices`, started when first needed.
 
     Args:
         devices: one for each process; several may share one.
         threads: of each process.
     """
-
-    apart = True
 
     def __init__(self, devices: Sequence[str], threads: int) -> None:
         self.devices, self.threads, self.size = list(devices), threads, len(devices)

@@ -7,51 +7,46 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from mlrsnet_lab.board import Board, MetaTrainingBoard
-from mlrsnet_lab.executors import Executor
+from mlrsnet_lab.board import Board
 from mlrsnet_lab.horizon import Comparison, HorizonTrainer
+from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import GreedySpec, HorizonSpec, MetaSpec
 from mlrsnet_lab.meta_training import before_this_process, learn_greedy, learn_horizon
 from mlrsnet_lab.screen.progress import Bar, bars
+from mlrsnet_lab.settings import Settings
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def show_metatrain(
-    spec: MetaSpec,
-    out: Path,
-    device: str,
-    root: Path | None,
-    tensorboard: bool,
-    executor: Executor | None = None,
-) -> None:
+def show_metatrain(spec: MetaSpec, out: Path, settings: Settings) -> None:
     """Learn a schedule into `out` with a progress bar; end with its card."""
-    board = out.with_name(out.name + ".tensorboard") if tensorboard else None
     try:
         if isinstance(spec, GreedySpec):
-            _show_greedy(spec, out, device, root, board)
+            _show_greedy(spec, out, settings)
         else:
-            _show_horizon(spec, out, device, root, board, executor)
+            _show_horizon(spec, out, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command continues where it stopped") from None
 
 
-def _show_greedy(spec: GreedySpec, out: Path, device: str, root: Path | None, board: Path | None) -> None:
+def _events(out: Path) -> Path:
+    return out.with_name(out.name + ".tensorboard")
+
+
+def _show_greedy(spec: GreedySpec, out: Path, settings: Settings) -> None:
     with bars(Console()) as progress:
-        watchers = [Bar(progress, "learning"), *([Board(board)] if board else [])]
-        schedule, record = learn_greedy(spec, out, device=device, root=root, watchers=watchers)
+        watchers = [Bar(progress, "learning"), *([Board(_events(out))] if settings.tensorboard else [])]
+        schedule, record = learn_greedy(spec, out, settings, watchers=watchers)
     lrs = record.trace["lr"]
     print(schedule.describe())
     print(f"LR           {lrs[0]:.4g} at the start, {lrs[len(lrs) // 2]:.4g} halfway, {lrs[-1]:.4g} at the end")
     print(f"\nschedule: {out}")
 
 
-def _show_horizon(
-    spec: HorizonSpec, out: Path, device: str, root: Path | None, board: Path | None, executor: Executor | None
-) -> None:
-    with bars(Console()) as progress, _board(board) as events:
+def _show_horizon(spec: HorizonSpec, out: Path, settings: Settings) -> None:
+    with bars(Console()) as progress, _board(_events(out) if settings.tensorboard else None) as events:
         bar = MetaTrainingBar(progress, "learning", events)
-        schedule, record = learn_horizon(spec, out, device=device, root=root, on_generation=bar, executor=executor)
+        schedule, record = learn_horizon(spec, out, settings, on_generation=bar)
     print(schedule.describe())
     print(f"\nschedule: {out}\nrecord:   {record}")
 

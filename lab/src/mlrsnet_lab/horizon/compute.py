@@ -11,7 +11,7 @@ PRECISIONS = ("fp32", "bf16", "fp64")
 
 
 @dataclass(frozen=True)
-class Run:
+class Compute:
     """Where and how trainings run.
 
     Args:
@@ -20,7 +20,7 @@ class Run:
         capture: capture the step in a CUDA graph. Must be False for models that copy from the host or decide on the host in their
             forward pass.
 
-    >>> Run("cpu", "bf16").dtype
+    >>> Compute("cpu", "bf16").dtype
     torch.float32
     """
 

@@ -43,17 +43,12 @@ setup: $(READY_DEV)  ## everything that tests, documents and every framework nee
 
 $(READY_LAB): pyproject.toml lab/pyproject.toml  # what the demo needs: no framework, no tools
 	@$(MAKE) --no-print-directory $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --editable . --editable ./lab
+	@$(BIN)/python tools/set_up.py demo
 	@touch $(READY_LAB)
 
-$(READY_DEV): pyproject.toml lab/pyproject.toml
+$(READY_DEV): pyproject.toml lab/pyproject.toml  # make setup LOCKED=1: exactly the packages of the lock (Python 3.11, Linux)
 	@$(MAKE) --no-print-directory $(BIN)/python
-ifdef LOCKED  # make setup LOCKED=1: exactly the packages of the lock, each checked against its digest (Python 3.11, Linux)
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable ./lab
-else
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable './lab[all]'
-endif
+	@$(BIN)/python tools/set_up.py tests $(if $(LOCKED),--locked)
 	@touch $(READY_LAB) $(READY_DEV)
 
 $(BIN)/python:

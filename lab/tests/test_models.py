@@ -570,7 +570,7 @@ def test_a_mistake_is_named_in_one_line(case):
 @pytest.mark.parametrize("name", ["resnet18", "shufflenetv2", "mobilenetv2"])
 def test_missing_torchvision_says_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    with pytest.raises(ImportError, match=r"needs torchvision.*pip install mlrsnet-lab"):
+    with pytest.raises(ImportError, match=r"needs torchvision.*pip install 'mlrsnet-lab\[vision\]'"):
         image_model(name)
 
 

@@ -18,7 +18,9 @@ def torchvision_models() -> Any:
     try:
         return importlib.import_module("torchvision.models")
     except ModuleNotFoundError as error:
-        raise ImportError(f"this network needs {error.name}, which is not installed: pip install mlrsnet-lab") from None
+        raise ImportError(
+            f"this network needs {error.name}, which is not installed: pip install 'mlrsnet-lab[vision]'"
+        ) from None
 
 
 def is_small(stem: str, shape: Shape) -> bool:

@@ -78,8 +78,8 @@ def is_for_cpus(torch: str | None) -> bool:
 
 
 def pip_install(*words: str | Path) -> None:
-    """Run pip in this environment; its errors are on the terminal already."""
-    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *words], cwd=ROOT)
+    """Run pip in this environment; its errors are on the terminal already. Python compiles what is imported, a part of it all."""
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", *words], cwd=ROOT)
     if done.returncode:
         sys.exit(done.returncode)
 

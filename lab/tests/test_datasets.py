@@ -289,6 +289,8 @@ def test_a_set_that_is_not_there_is_downloaded_once(tmp_path, monkeypatch, name,
 
 
 def test_without_a_network_one_line_says_where_to_put_the_file_and_how_to_download(tmp_path, monkeypatch):
+    pytest.importorskip("torchvision")
+
     def no_network(*_, **__):
         raise socket.gaierror("no network")
 

@@ -6,7 +6,6 @@ READY_LAB := $(VENV)/.ready-lab
 READY_DEV := $(VENV)/.ready-dev
 
 LOWEST_TORCH := 2.6.0
-LOCK := requirements/dev.lock
 
 .PHONY: demo check test nightly docs tables test-lowest setup lint format bench build clean lock audit sbom supply
 
@@ -80,15 +79,14 @@ supply: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[supply]'
 
 lock: supply  ## pin every package that the tests need, with digests, for `make setup LOCKED=1`
-	$(BIN)/uv pip compile pyproject.toml lab/pyproject.toml --extra dev --extra all --no-emit-package mlrsnet --upgrade --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' --quiet --output-file $(LOCK)
+	$(BIN)/python -m tools.lock
 
 audit: supply  ## known vulnerabilities of the packages in the lock; leaves a record
 	$(BIN)/python -m experiments.audit
 
 sbom: supply  ## what the wheel needs, as a CycloneDX bill of materials in dist/
 	@mkdir -p dist
-	$(BIN)/uv pip compile pyproject.toml --constraint $(LOCK) --python-version 3.11 --python-platform x86_64-manylinux_2_28 --quiet \
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements/dev.lock --constraint requirements/torch-cuda.lock --python-version 3.11 --python-platform x86_64-manylinux_2_28 --quiet \
 	  | $(BIN)/cyclonedx-py requirements - --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/mlrsnet.cdx.json
 
 clean:

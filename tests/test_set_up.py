@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import venv
 import zipfile
 from pathlib import Path
@@ -71,7 +70,13 @@ LISTS, FAILS = "echo 'GPU 0: Some GPU (UUID: GPU-1)'", "echo 'NVIDIA-SMI has fai
 
 @pytest.mark.parametrize(
     ("device", "tool", "found"),
-    [(None, None, False), ("nvidia0", None, True), ("nvidiactl", FAILS, False), (None, FAILS, False), (None, LISTS, True)],
+    [
+        (None, None, False),
+        ("nvidia0", None, True),
+        ("nvidiactl", FAILS, False),
+        (None, FAILS, False),
+        (None, LISTS, True),
+    ],
 )
 def test_a_gpu_is_known_by_its_device_or_by_a_tool_that_works(device, tool, found, tmp_path, monkeypatch):
     monkeypatch.setattr(set_up, "GPUS", [str(tmp_path / "nvidia[0-9]*")])
@@ -118,5 +123,7 @@ def packages(lock):
 
 def test_a_lock_without_the_pytorch_that_is_installed_says_what_to_do(monkeypatch):
     monkeypatch.setattr(set_up, "installed", lambda: "2.7.0")
-    with pytest.raises(SystemExit, match=r"The locks have PyTorch .*, got 2.7.0, installed here: remove it, or leave LOCKED"):
+    with pytest.raises(
+        SystemExit, match=r"The locks have PyTorch .*, got 2.7.0, installed here: remove it, or leave LOCKED"
+    ):
         set_up.install_locked(["."])

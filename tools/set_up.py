@@ -3,9 +3,9 @@
     .venv/bin/python tools/set_up.py demo
     .venv/bin/python tools/set_up.py tests [--locked]
 
-PyTorch from the index brings gigabytes of CUDA. So where there is no GPU, the newest supported build for CPUs that pip is offered is
-installed instead, and where pip is offered none, pip decides. PyTorch that is installed already stays. Whatever comes later is held to
-that version. torchvision from the index does not load beside a build for CPUs, so there the tests go without it.
+PyTorch from the index brings gigabytes of CUDA. So where there is no GPU, the newest supported build for CPUs that pip is offered
+is installed instead, and where pip is offered none, pip decides. PyTorch that is installed already stays. Whatever comes later is
+held to that version. torchvision from the index does not load beside a build for CPUs, so there the tests go without it.
 
 It runs before anything is installed: the standard library only.
 """
@@ -60,12 +60,13 @@ def cpu_builds() -> list[str]:
     told = subprocess.run([sys.executable, "-m", "pip", "index", "versions", "torch"], capture_output=True, text=True)
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     lowest = next(need.removeprefix("torch>=") for need in needs if need.startswith("torch>="))
-    found = re.findall(r"\b\d+(?:\.\d+)+\+cpu(?![\w.])", told.stdout)  # not the older 2.6.0+cpu.cxx11.abi
+    offered = told.stdout.partition("Available versions:")[2].partition("\n")[0]
+    found = re.findall(r"\b\d+(?:\.\d+)+\+cpu(?![\w.])", offered)  # not the older 2.6.0+cpu.cxx11.abi
     return [build for build in found if numbers(build) >= numbers(lowest)]
 
 
 def choose(among: Iterable[str] | None = None) -> str | None:
-    """The PyTorch that is there; else, without a GPU, the newest build for CPUs, of those in `among`; else None, which is pip's choice."""
+    """The PyTorch that is there; else, without a GPU, the newest build for CPUs (of those in `among`); else None, pip's choice."""
     if (here := installed()) or has_gpu():
         return here
     builds = [build for build in cpu_builds() if among is None or build in among]
@@ -95,9 +96,18 @@ def install(words: list[str], torch: str | None) -> None:
         held = Path(folder, "torch.txt")
         held.write_text(f"torch=={torch}\n" if torch else "")
         if torch and not installed():
-            print(f"There is no GPU here: PyTorch {torch}, a build for CPUs. One that you install in its place will stay.")
+            print(
+                f"There is no GPU here: PyTorch {torch}, a build for CPUs. One that you install in its place will stay."
+            )
             pip_install(f"torch=={torch}")
         pip_install("--constraint", held, *words)
+
+
+def install_newest(what: str) -> None:
+    """Install one of the two sets, as new as it can be."""
+    torch = choose()
+    vision = [VISION] if what == "tests" and not is_for_cpus(torch) else []
+    install(editable([*SETS[what], *vision]), torch)
 
 
 def install_locked(targets: Iterable[str]) -> None:
@@ -105,7 +115,9 @@ def install_locked(targets: Iterable[str]) -> None:
     locks = {re.findall(r"^torch==(\S+)", lock.read_text(), re.MULTILINE)[0]: lock for lock in LOCKS}
     torch = choose(locks) or next(locked for locked in locks if not is_for_cpus(locked))
     if torch not in locks:
-        sys.exit(f"The locks have PyTorch {' and '.join(locks)}, got {torch}, installed here: remove it, or leave LOCKED=1 out.")
+        sys.exit(
+            f"The locks have PyTorch {' and '.join(locks)}, got {torch}, installed here: remove it, or leave LOCKED=1 out."
+        )
     pip_install("--require-hashes", "--requirement", "requirements/dev.lock", "--requirement", locks[torch])
     pip_install("--no-deps", "--no-build-isolation", *editable(targets))
 
@@ -114,13 +126,14 @@ def main() -> None:
     """Install one of the two sets."""
     parser = argparse.ArgumentParser(description="Install what the demo or the tests need, PyTorch first.")
     parser.add_argument("what", choices=SETS)
-    parser.add_argument("--locked", action="store_true", help="exactly the packages in requirements/ (Python 3.11, Linux)")
+    parser.add_argument(
+        "--locked", action="store_true", help="exactly the packages in requirements/ (Python 3.11, Linux)"
+    )
     arguments = parser.parse_args()
     if arguments.locked:
-        return install_locked((".", "./lab"))
-    torch = choose()
-    vision = [VISION] if arguments.what == "tests" and not is_for_cpus(torch) else []
-    install(editable([*SETS[arguments.what], *vision]), torch)
+        install_locked((".", "./lab"))
+    else:
+        install_newest(arguments.what)
 
 
 if __name__ == "__main__":

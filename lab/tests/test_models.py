@@ -582,6 +582,17 @@ def test_missing_torchvision_says_what_to_install(name, monkeypatch):
         models.build_image(name, (3, 32, 32), 10)
 
 
+def test_a_torchvision_of_another_build_says_where_to_take_it_from(tmp_path, monkeypatch):
+    (tmp_path / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(
+        ImportError, match=r"same build as torch .*nms does not exist.*: install .* that torch came from"
+    ):
+        models.build_image("resnet18", (3, 32, 32), 10)
+
+
 def test_the_other_networks_do_not_need_torchvision():
     code = (
         "import sys; sys.modules['torchvision'] = None\n"

@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY_LAB := $(VENV)/.ready-lab
 READY_DEV := $(VENV)/.ready-dev
+export PYTHONDONTWRITEBYTECODE := # the set-up leaves compiling to the first import, which must keep what it compiled
 
 LOWEST_TORCH := 2.6.0
 

@@ -120,11 +120,13 @@ def test_costs_count_the_pictures_that_there_are():
 
 
 def test_a_network_without_a_record_costs_by_its_arithmetic():
+    pytest.importorskip("torchvision")
     assert epoch_of(model="resnet50") > 2 * epoch_of()
 
 
 def test_a_depthwise_network_without_a_record_costs_as_its_kin_do_and_not_as_its_few_operations():
     """MobileNetV2 has a sixth of ResNet-18's operations and takes longer; NASNet writes five times as much."""
+    pytest.importorskip("torchvision")
     nasnet = epoch_of(model="nasnet", model_options={"cells": 4, "filters": 44})
     assert nasnet > 3 * epoch_of(model="mobilenetv2") > 3 * epoch_of()
 

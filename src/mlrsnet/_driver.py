@@ -26,7 +26,7 @@ from mlrsnet._watch import Watch
 from mlrsnet.law import Facts, Law
 from mlrsnet.plan import OPEN_GROWTH, OPEN_STEPS, Plan
 from mlrsnet.ranks import Group, average_over_ranks, check_group
-from mlrsnet.sensors import Distance, read_facts
+from mlrsnet.sensors import Distance, is_capturing, read_facts
 
 NO_LOSS = (
     "the schedule {!r} reads the loss, and no loss was told since the last optimizer step: call step(loss) before "
@@ -150,7 +150,7 @@ class Driver:
     def open(self, optimizer: Optimizer) -> None:
         """A step is about to be taken, with the gradients as they are: set the LRs."""
         self.settle()
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if is_capturing():
             self._check_capture()
         self.bind(optimizer)
         left = [] if [group["lr"] for group in self.groups] == self._given else self._left()

@@ -81,7 +81,7 @@ def put_back(groups: Groups, tensors: Sequence[Any]) -> None:
     """After `Optimizer.load_state_dict`: what was loaded, in the tensors that were there, which graphs and users may hold."""
     for group, tensor in zip(groups, tensors, strict=False):
         if isinstance(tensor, Tensor) and group["lr"] is not tensor:
-            tensor.copy_(torch.as_tensor(group["lr"]))
+            tensor.copy_(torch.as_tensor(group["lr"], device=tensor.device))
             group["lr"] = tensor
 
 

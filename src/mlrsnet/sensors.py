@@ -5,6 +5,7 @@ once. So nothing that is kept grows with the network, and the mean length of a s
 """
 
 import math
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -426,7 +427,7 @@ class Steps:
         layout = self._layout
         if layout is None:
             return
-        if is_capturing() and layout not in self._captured:
+        if self.device is not None and is_capturing() and layout not in self._captured:
             self._captured.append(layout)
         layout.look(0)
         is_gradient = _optimizers.is_plain_sgd(optimizer) and not layout.is_low
@@ -489,8 +490,10 @@ class Steps:
         self._set("guess", saved["guess"])
 
     def _find(self, signature: tuple[Any, ...], optimizer: Optimizer) -> Layout | None:
-        """The weights that move in this step."""
+        """The weights that move in this step. Those that someone has put others in the place of are let go."""
         if signature not in self._layouts:
+            ids = [one[0] for one in signature]
+            self._layouts = {key: one for key, one in self._layouts.items() if [old[0] for old in key] == ids}
             if len(self._layouts) == MOST_LAYOUTS:
                 self._layouts.pop(next(iter(self._layouts)))
             rows = [
@@ -570,13 +573,14 @@ class Distance:
 
     def __init__(self) -> None:
         self.start: dict[int, Tensor] = {}
-        self._weights: list[Tensor] = []
+        self._weights: list[weakref.ref[Tensor]] = []
 
     def begin(self, weights: Sequence[Tensor]) -> None:
         """Remember where those are that were not there before. After `load`, places tell which is which."""
-        before = {id(weight): self.start.get(index) for index, weight in enumerate(self._weights or weights)}
-        self._weights, self.start = list(weights), {}
-        for index, weight in enumerate(self._weights):
+        known = [one() for one in self._weights] or weights
+        before = {id(weight): self.start.get(index) for index, weight in enumerate(known)}
+        self.load({}, weights)
+        for index, weight in enumerate(weights):
             start = before.get(id(weight))
             if start is not None:
                 self.start[index] = start
@@ -586,9 +590,9 @@ class Distance:
     def value(self) -> float:
         """|now - start| / |start|; NaN before the start. Waits for the device."""
         moved = length = 0.0
-        for index, weight in enumerate(self._weights):
-            start = self.start.get(index)
-            if start is not None and start.shape == (now := self._now(weight)).shape:
+        for index, one in enumerate(self._weights):
+            start, weight = self.start.get(index), one()
+            if start is not None and weight is not None and start.shape == (now := self._now(weight)).shape:
                 stretch = weight.numel() / max(1, start.numel())
                 moved += float((now - start).square().sum()) * stretch
                 length += float(start.square().sum()) * stretch
@@ -599,8 +603,17 @@ class Distance:
         return {index: start.clone() for index, start in self.start.items()}
 
     def load(self, saved: dict[int, Tensor], weights: Sequence[Tensor]) -> None:
-        """Continue from `state`, with the weights in the same order."""
-        self._weights, self.start = list(weights), {index: start.clone() for index, start in saved.items()}
+        """Continue from `state`, with the weights in the same order. They are let go where nobody else has them."""
+        self.start = {index: start.clone() for index, start in saved.items()}
+        self._weights = [weakref.ref(weight) for weight in weights]
+
+    def __getstate__(self) -> tuple[dict[int, Tensor], list[Tensor]]:
+        live = [(index, weight) for index, one in enumerate(self._weights) if (weight := one()) is not None]
+        start = {place: self.start[index] for place, (index, _) in enumerate(live) if index in self.start}
+        return start, [weight for _, weight in live]
+
+    def __setstate__(self, state: tuple[dict[int, Tensor], list[Tensor]]) -> None:
+        self.load(*state)
 
     @torch.no_grad()
     def _now(self, weight: Tensor) -> Tensor:

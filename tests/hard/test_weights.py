@@ -5,6 +5,7 @@ import gc
 import math
 import pickle
 import random
+import weakref
 
 import pytest
 import torch
@@ -324,6 +325,25 @@ def test_layers_that_are_dropped_at_random_do_not_fill_the_memory(kind):
     gc.collect()
     assert sum(type(one) is Layout for one in gc.get_objects()) < 60 // 3
     assert 0 < lr.status()["step_length"] < 0.5
+
+
+def test_weights_that_others_replace_are_let_go(kind):
+    """Points of a scene are cloned and pruned by putting a new parameter in the place of the old one, again and again."""
+    points = nn.Parameter(torch.randn(50, 3))
+    optimizer = AdamW([points, nn.Parameter(torch.randn(4, 4))], lr=kind())
+    lr, old = LearnedLR(optimizer, total_steps=STEPS), []
+    for _ in range(STEPS):
+        old.append(weakref.ref(points))
+        for weight in optimizer.param_groups[0]["params"]:
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+        del optimizer.state[points]
+        points = nn.Parameter(torch.cat((points.detach(), torch.randn(5, 3))))
+        optimizer.param_groups[0]["params"][0] = points
+    assert 0 < copy.deepcopy(lr).status()["distance"] == lr.status()["distance"] < 1
+    del weight
+    gc.collect()
+    assert not any(one() is not None for one in old[:-1])
 
 
 def test_another_default_device_changes_nothing(kind):

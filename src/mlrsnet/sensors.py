@@ -29,7 +29,7 @@ START_ENTRIES = 512
 """Of a matrix whose distance from the start is shown: they are part of every checkpoint."""
 
 MOST_LAYOUTS = 4
-"""As many sets of weights as are usually trained in turn."""
+"""As many sets of weights as are usually trained in turn. A capture needs that of its step."""
 
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 READABLE = (torch.float64, torch.float32, torch.complex64, torch.complex128, *LOW_PRECISION)
@@ -294,11 +294,6 @@ class Layout:
         floors = np.array([shortest_length(shape) for shape in shapes])
         stretch = np.array(self.stretch)
         if any(index not in known for index in weights.places):
-            if is_capturing():
-                raise RuntimeError(
-                    "a captured step must move weights that LearnedLR has seen before, got new ones: take a step outside of the "
-                    "capture first, as torch asks for"
-                )
             lengths = self.whole(self.lengths())[0].double().cpu().numpy() * (1.0 if self.is_sharded else stretch)
             with np.errstate(all="ignore"):
                 shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0, posinf=1.0).clip(max=1.0)
@@ -492,6 +487,11 @@ class Steps:
     def _find(self, signature: tuple[Any, ...], optimizer: Optimizer) -> Layout | None:
         """The weights that move in this step. Those that someone has put others in the place of are let go."""
         if signature not in self._layouts:
+            if is_capturing():
+                raise RuntimeError(
+                    "a captured step must move the same weights as one of the last steps before it, got others: take a step outside of "
+                    "the capture first, as torch asks for"
+                )
             ids = [one[0] for one in signature]
             self._layouts = {key: one for key, one in self._layouts.items() if [old[0] for old in key] == ids}
             if len(self._layouts) == MOST_LAYOUTS:

@@ -235,6 +235,20 @@ def test_the_first_step_is_not_captured():
             optimizer.step()
 
 
+def test_other_weights_than_before_are_not_captured():
+    task = on_gpu()
+    optimizer = SGD(task.model.parameters(), lr=gpu_lr(), fused=True)
+    LearnedLR(optimizer, total_steps=STEPS)
+    task.backward(0, optimizer)
+    optimizer.step()
+    task.model[0].weight.grad = None
+    graph, some = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda")
+    with torch.cuda.graph(graph):
+        some.add_(1)
+        with pytest.raises(RuntimeError, match="the same weights as one of the last steps"):
+            optimizer.step()
+
+
 def test_export_lambda_replays_a_captured_run(schedule):
     run = Captured(schedule, "sgd")
     used = run.run(STEPS - 1)

@@ -489,8 +489,8 @@ class Steps:
         if signature not in self._layouts:
             if is_capturing():
                 raise RuntimeError(
-                    "a captured step must move the same weights as one of the last steps before it, got others: take a step outside of "
-                    "the capture first, as torch asks for"
+                    "a captured step must move the same weights as one of the last steps before it, got others: take a step "
+                    "outside of the capture first, as torch asks for"
                 )
             ids = [one[0] for one in signature]
             self._layouts = {key: one for key, one in self._layouts.items() if [old[0] for old in key] == ids}

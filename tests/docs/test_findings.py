@@ -140,10 +140,10 @@ def test_every_picture_can_be_drawn_and_is_the_same_twice(name, tmp_path):
 
 
 def test_a_description_is_refreshed_in_its_words_only(tmp_path):
-    plan = RECIPES["table2"].describe("short", [4]) | {"notes": ["old"], "cells": "as they were"}
+    plan = RECIPES["table2"].sheet("short", [4]).to_dict() | {"notes": ["old"], "cells": "as they were"}
     (tmp_path / "recipe.json").write_text(json.dumps(plan))
     new = json.loads(documents.described(tmp_path / "recipe.json"))
-    assert new["notes"] == RECIPES["table2"].describe("short", [4])["notes"]
+    assert new["notes"] == RECIPES["table2"].sheet("short", [4]).to_dict()["notes"]
     assert (new["cells"], new["seeds"]) == ("as they were", [4])
 
 

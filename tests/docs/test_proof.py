@@ -39,7 +39,7 @@ def folder(tmp_path):
         put(tmp_path, "Linear 30x", seed, 99.0, 99.0, status="diverged", **before)
         put(tmp_path, "Universal", seed, 90.0, 95.0 - 0.5 * seed)
         put(tmp_path, "LARS", seed, 0.0, 10.0, status="diverged")
-    (tmp_path / records.RECIPE).write_text(records.dumps(RECIPES["proof"].describe("smoke", [0, 1])))
+    (tmp_path / records.RECIPE).write_text(records.dumps(RECIPES["proof"].sheet("smoke", [0, 1]).to_dict()))
     return str(tmp_path)
 
 

@@ -14,6 +14,7 @@ from experiments import (
     what_schedules_read,
     width_of_minima,
 )
+from experiments.drawing import fewer_colours
 from experiments.results import ROOT
 from lab.studies.sweeps import pictures as sweeps
 
@@ -39,5 +40,6 @@ def write() -> list[Path]:
         path = PICTURES / name
         before = path.read_bytes() if path.is_file() else None
         draw(path)
+        fewer_colours(path)
         changed += [path] if path.read_bytes() != before else []
     return changed

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experiments import results
+from experiments.drawing import fewer_colours
 from experiments.pictures import PICTURES
 from mlrsnet_lab import report
 
@@ -24,15 +25,7 @@ def draw(out: Path) -> None:
         how = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
         command = [browser, *how, f"--screenshot={out.resolve()}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
-    _fewer_colours(out)
-
-
-def _fewer_colours(path: Path) -> None:
-    """A palette of 256 colours makes the file a third as large."""
-    from PIL import Image
-
-    with Image.open(path) as image:
-        image.convert("RGB").quantize(256).save(path, optimize=True)
+    fewer_colours(out)
 
 
 def write() -> list[Path]:

@@ -4,8 +4,8 @@ r = 0.13 (T / 500)^-0.1 (n / 10,000)^-0.19 max(1, L / 4)^-1.2 was chosen by hand
 results/table (short.npz and long.npz), among those that give 0.025 to 0.045 on five networks 100 to 1,000 times larger than any
 in the table: ResNet-18 at 10 and 30 epochs, MobileNetV2, an LSTM and a transformer on Penn Treebank. There, sizes near 0.03 had
 been level with or better than decays of two or three LRs, in runs that left no records. `laws` compares it with the law that is
-fitted freely. Powers of the loss: results/table/powers.npz. The share for trained networks is a judgement;
-results/table/tuning.npz speaks against it.
+fitted freely. Powers of the loss were chosen on another table, powers.npz, which the history has (commit 96fdb0853c23). The share for
+trained networks is a judgement; results/table/tuning.npz speaks against it.
 """
 
 import math

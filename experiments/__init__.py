@@ -5,5 +5,5 @@
     python -m experiments all        both
     python -m experiments report-page  docs/pictures/report.png, with chromium
 
-Four files also measure what a training of the lab does not: `python -m experiments.universal_lstm_variants --help`, and so on.
+Nothing here measures anything: recipes of the lab, `benchmarks/` and `tools/` do.
 """

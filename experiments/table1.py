@@ -2,27 +2,25 @@
 
 from pathlib import Path
 
-from experiments import markdown, results
+from experiments import markdown, results, side_by_side
 from experiments.drawing import lrs, metrics, new, plain, save
 from experiments.pace_of_algorithm_1 import authors, meta_training
 from mlrsnet_lab.recipes import table1 as recipe
-from mlrsnet_lab.report.numbers import Stat, difference_text, metric_stat, metric_text, short_text
+from mlrsnet_lab.report.numbers import difference_text, metric_text, short_text
 
 COLUMN, MULTISTEP, SGDR, MLR_SNET, LSTM = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal LSTM"
 
 
 def table() -> list[str]:
-    """Last epoch, in brackets the best."""
-    paper, short = (results.rows(folder, COLUMN) for folder in ("table1_paper", "table1_short"))
-    lines = []
-    whole, shorter = ([c.row for c in recipe.cells(scale) if c.column == COLUMN] for scale in ("paper", "short"))
-    for row in dict.fromkeys((*whole, *shorter)):
-        printed = recipe.PAPER[COLUMN].get(row)
-        record = f"{authors()['last']:.2f} ({authors()['best']:.2f})" if row == recipe.THEIRS else ""
-        theirs = metric_stat(Stat(*printed)) if printed else ""
-        ours = results.outcome(paper.get(row)) if row in whole else ""
-        lines.append([row, theirs, record, ours, results.outcome(short.get(row))])
-    return markdown.table(["", "paper", "the authors' record", "ours, 200 epochs", "ours, 60 epochs"], lines)
+    """The paper, ours at two scales, and what the authors' program wrote."""
+    theirs = (
+        f"The authors' program wrote {authors()['last']:.2f} at the last epoch, {authors()['best']:.2f} at the best"
+    )
+    return [
+        *side_by_side.scales(COLUMN, "table1_paper", "table1_short"),
+        "",
+        f"{theirs} ([copied](../results/authors/meta-training.json)).",
+    ]
 
 
 def gaps() -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.faulty_commands import Command
+from tools.faulty_commands import Command
 
 WATCHED = ("fsync", "replace", "link", "chmod", "unlink")
 """Functions of `os` before which a process may kill itself; also before a temporary file is made, and in the middle of a write."""

@@ -6,7 +6,7 @@ all system calls that write, flush, rename or remove a file, or after half of th
 again, until it ends; then its record, trace, schedule or table are compared with those of a process that was left alone, without
 times. As root on Linux, disks that are full or turn read-only are real ones, too.
 
-    python -m experiments.faults [--kills 50] [--only train] [--seed 0] [--out results/faults/faults.json]
+    python -m tools.faults [--kills 50] [--only train] [--seed 0] [--out results/faults/faults.json]
 """
 
 import argparse
@@ -21,21 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from experiments import markdown, results
-from experiments.faulty_commands import COMMANDS, Command, warm_up
-from experiments.strikes import Trial, small_disk
 from mlrsnet.card import versions
 from mlrsnet_lab.records import commit
+from tools.faulty_commands import COMMANDS, Command, warm_up
+from tools.strikes import Trial, small_disk
 
-RECORD = results.RESULTS / "faults" / "faults.json"
-FAULTS = {
-    "SIGKILL": "kill -9",
-    "SIGTERM": "SIGTERM",
-    "SIGINT": "Ctrl-C",
-    "full disk": "full disk",
-    "read-only disk": "read-only disk",
-}
-"""What is done to a command, and how the document calls it."""
+RECORD = Path(__file__).parents[1] / "results" / "faults" / "faults.json"
+FAULTS = ("SIGKILL", "SIGTERM", "SIGINT", "full disk", "read-only disk")
 
 
 def try_command(command: Command, root: Path, kills: int, seed: int, disks: bool) -> dict[str, Any]:
@@ -59,27 +51,6 @@ def try_command(command: Command, root: Path, kills: int, seed: int, disks: bool
             line = found[what]
             print(f"  {what}: {line['strikes']}, {line['differing_bits']} bits differ, {line['seconds']} s", flush=True)
     return found
-
-
-def table() -> list[str]:
-    """How often each fault struck each command, and how many bits differed after all."""
-    if not RECORD.is_file():
-        return results.NOTHING
-    rows = []
-    for name, found in results.data("faults/faults.json")["commands"].items():
-        struck = [found[fault] for fault in FAULTS if fault in found]
-        inside = sum(count for place, count in found["SIGKILL"]["landed"].items() if "between" not in place)
-        counts = [str(found[fault]["strikes"]) if fault in found else "" for fault in FAULTS]
-        bits = sum(line["differing_bits"] for line in struck)
-        rows.append([f"`{name}`", counts[0], str(inside), *counts[1:], str(bits)])
-    heads = [
-        "",
-        FAULTS["SIGKILL"],
-        "of these inside a write",
-        *list(FAULTS.values())[1:],
-        "bits that differ at the end",
-    ]
-    return markdown.table(heads, rows)
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.faulty_commands import Command
-from experiments.forked import Process, plain_name, start
+from tools.faulty_commands import Command
+from tools.forked import Process, plain_name, start
 
 DISK = 8 * 2**20
 """Bytes of a disk that is filled or locked."""

@@ -2,7 +2,7 @@
 
 Each kind of file is read by the lab, and by its format's own reader alone: `torch.load`, `np.load`, safetensors, `json.loads`.
 
-    python -m experiments.damage [--times 400]
+    python -m tools.damage [--times 400]
 """
 
 import argparse
@@ -20,7 +20,6 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from experiments import markdown, results
 from mlrsnet import Schedule
 from mlrsnet.card import versions
 from mlrsnet.nets import LSTMNet
@@ -31,7 +30,7 @@ from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.table.file import TrainingRow, TrainingTable
 from mlrsnet_lab.watch import Watcher
 
-RECORD = results.RESULTS / "faults" / "damage.json"
+RECORD = Path(__file__).parents[1] / "results" / "faults" / "damage.json"
 Reader = Callable[[Path], Any]
 
 
@@ -139,18 +138,6 @@ def measure(times: int, seed: int) -> dict[str, Any]:
             kind.path.write_bytes(raw)
             found[name] = {"bytes": len(raw), **counts}
     return found
-
-
-def table() -> list[str]:
-    """How often something else was read without a word."""
-    if not RECORD.is_file():
-        return results.NOTHING
-    record = results.data("faults/damage.json")
-    rows = [
-        [name, str(record["times"]), str(line["lab"]["other"]), str(line["alone"]["other"])]
-        for name, line in record["files"].items()
-    ]
-    return markdown.table(["", "damaged", "read as something else by the lab", "by the format's own reader"], rows)
 
 
 def main() -> None:

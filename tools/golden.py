@@ -3,7 +3,7 @@
 239a254 is the last commit before the core was rebuilt around sensors. `tests/test_lockstep.py` plays the cases with today's core.
 
     git worktree add ../old 239a254
-    python -m experiments.golden ../old/src        # writes tests/golden/*.npz with the core that lies there
+    python -m tools.golden ../old/src        # writes tests/golden/*.npz with the core that lies there
 
 Two kinds of cases. The paper's schedules read losses only: losses in, LRs out. The default looks at weights, so it watches a
 training whose weights and gradients anybody can make again: both come from numpy's `RandomState`, whose stream never changes, by

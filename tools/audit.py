@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from mlrsnet_lab.records import commit
+
 ROOT = Path(__file__).parents[1]
 LOCK, RECORD = ROOT / "requirements" / "dev.lock", ROOT / "results" / "audit" / "audit.json"
 PAGE = "https://pypi.org/pypi/{}/json"
@@ -54,15 +56,6 @@ def ask_page(pin: tuple[str, str]) -> list[str] | None:
     return known if page["info"]["version"] == pinned else None
 
 
-def told() -> list[str]:
-    """The result in the documents."""
-    record = json.loads(RECORD.read_text())
-    left, bugs = len(record["not_checked"]), sum(map(len, record["vulnerabilities"].values()))
-    checked = f"On {record['date']}, {record['packages'] - left} of {record['packages']} packages could be checked"
-    rest = f" The other {left} are pinned to older versions, which PyPI did not answer for." if left else ""
-    return [f"{checked}: {bugs or 'no'} known vulnerabilities ([record](../results/audit/audit.json)).{rest}"]
-
-
 def main() -> int:
     """Ask, write the record, and tell the result in a few lines."""
     pinned = pins(LOCK.read_text())
@@ -74,6 +67,7 @@ def main() -> int:
     bugs = {name: found for name, found in (by_tool | by_page).items() if found}
     record: dict[str, Any] = {
         "date": date.today().isoformat(),
+        "commit": commit(),
         "pip_audit": version("pip-audit"),
         "packages": len(pinned),
         "checked_by_pip_audit": len(pinned) - len(left),

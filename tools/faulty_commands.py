@@ -1,4 +1,4 @@
-"""The commands that `experiments.faults` kills: each as small as it can be, with a checkpoint as often as it can be."""
+"""The commands that `tools.faults` kills: each as small as it can be, with a checkpoint as often as it can be."""
 
 import dataclasses
 import json

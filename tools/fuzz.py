@@ -1,7 +1,7 @@
 """Changed and made-up files for every reader, as long as you like: does each end in one clear line, in time and within memory?
 
     pip install --editable '.[dev,fuzz]'
-    python -m experiments.fuzz [--minutes 60] [--only pack]
+    python -m tools.fuzz [--minutes 60] [--only pack]
 
 atheris follows which lines of the package an input reaches, and changes those that reach new ones. Each reader is fuzzed in a
 process of its own. Figures are added to results/fuzz/fuzz.json. Inputs that ended badly go to fuzz-found/, and one small input
@@ -218,17 +218,6 @@ def smallest(ends: dict[str, str]) -> list[bytes]:
     return sorted((bytes.fromhex(content) for content in ends.values()), key=lambda one: (len(one), one))[:MOST_KEPT]
 
 
-def told() -> list[str]:
-    """The result in the documents."""
-    record = json.loads(RECORD.read_text())
-    total, tools = record["total"], record["versions"]
-    return [
-        f"{total['inputs']:,} inputs in {len(record['readers'])} readers, {total['seconds'] / 60:.0f} minutes "
-        f"({total['cpu_seconds'] / 60:.0f} of a CPU's time), atheris {tools['atheris']}, torch {tools['torch']}: "
-        f"{total['crashes']} crashes, {total['hangs']} hangs ([record](../results/fuzz/fuzz.json))."
-    ]
-
-
 def main() -> None:
     """Fuzz every reader for its share of the time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -264,7 +253,8 @@ def add_to_record(name: str, found: dict[str, Any]) -> None:
     rules = {"hang_seconds": HANG_SECONDS, "memory_beyond_imports": MORE_MEMORY, "longest_input": LONGEST_INPUT}
     tools = {one: version(one) for one in ("atheris", "numpy", "pillow", "safetensors", "torch")}
     machine = {"python": platform.python_version(), "machine": platform.machine(), "device": "cpu", **tools}
-    whole = {"total": total, "rules": rules, "versions": machine, "readers": readers}
+    commit = importlib.import_module("mlrsnet_lab.records").commit()
+    whole = {"commit": commit, "total": total, "rules": rules, "versions": machine, "readers": readers}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(json.dumps(whole, indent=1) + "\n")
 

@@ -37,6 +37,11 @@ CAPTURED = (
     "as torch asks for"
 )
 
+CAPTURED_RAISE = (
+    "on_nonfinite='raise' cannot be captured in a graph, since it reads every loss on the host: pass on_nonfinite='hold', and look "
+    "at status(), which counts losses that were not finite"
+)
+
 
 class Driver:
     """Sets the LRs of an optimizer.
@@ -149,9 +154,9 @@ class Driver:
     @torch.no_grad()
     def open(self, optimizer: Optimizer) -> None:
         """A step is about to be taken, with the gradients as they are: set the LRs."""
-        self.settle()
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if _is_capturing():  # settling waits for the GPU, which a capture forbids
             self._check_capture()
+        self.settle()
         self.bind(optimizer)
         left = [] if [group["lr"] for group in self.groups] == self._given else self._left()
         self.is_open = not left or not all(left)
@@ -210,6 +215,8 @@ class Driver:
         told = losses[0] if len(losses) == 1 else mean(losses)
         if distributed.is_available() and distributed.is_initialized():
             told = average_over_ranks(told, self.process_group)
+        if self.raises and _is_capturing():
+            raise RuntimeError(CAPTURED_RAISE)
         if self.raises and not math.isfinite(value := float(told)):
             self.discard()
             raise FloatingPointError(
@@ -440,6 +447,10 @@ def driver_of(optimizer: Optimizer) -> Driver | None:
             if isinstance(driver := getattr(hook, "__self__", None), Driver):
                 return driver
     return None
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 @torch._disable_dynamo

@@ -149,6 +149,7 @@ def test_a_step_with_a_float_lr_never_waits_for_its_backward_pass(name):
     assert lr.status()["step_length"] > 0
 
 
+@pytest.mark.filterwarnings("ignore:step 1. is past total_steps")
 def test_phases_switch_and_extend_works_inside_a_graph(schedule):
     run = Captured(schedule, "sgd", total_steps=12)
     for step in range(1, 14):

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import documents, pictures, report_page
+from experiments import documents, pictures
 from experiments.results import ROOT
 
 ACTIONS: dict[str, tuple[str, Callable[[], list[Path]]]] = {
     "tables": ("tables between `<!-- made: -->` comments, and results/report.md", documents.write),
     "pictures": ("docs/pictures", pictures.write),
-    "report-page": ("the picture of a report, with chromium; not part of all", report_page.write),
+    "report-page": ("the picture of a report, with chromium; not part of all", pictures.write_report),
 }
 ALL = "all"
 ON_REQUEST = ("report-page",)

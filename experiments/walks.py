@@ -57,7 +57,7 @@ def names() -> list[str]:
 
 def record(name: str) -> dict[str, Any]:
     """What was measured with many seeds."""
-    return results.data(f"walks/{name}.json")["ends"]
+    return results.data("walks/ends.json")[name]["ends"]
 
 
 def table() -> list[str]:
@@ -66,7 +66,8 @@ def table() -> list[str]:
     return [
         *markdown.table(heads, map(_line, names())),
         "",
-        "Lower is better; ± standard error over paired seeds, which also split pictures and tables anew. One CPU thread.",
+        "Lower is better; ± standard error over paired seeds, which also split pictures and tables anew. One CPU thread "
+        "([records](../results/walks/ends.json)).",
     ]
 
 
@@ -84,7 +85,7 @@ def shorter() -> list[str]:
 
 def _line(name: str) -> list[str]:
     """Of a walk, in the table."""
-    ends, found = record(name), [f"[{name}](../results/walks/{name}.json)", _unit(name)]
+    ends, found = record(name), [f"`{name}`", _unit(name)]
     means = (short_text(mean(ends[one])) for one in (LEARNED, COSINE))
     return [*found, *means, _ratio(Comparison(ends[LEARNED], ends[COSINE])), str(len(ends[LEARNED]))]
 

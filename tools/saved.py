@@ -42,7 +42,8 @@ def _tensor_lr(model: nn.Module) -> Made:
 
 def _groups(model: nn.Module) -> Made:
     first, *others = model.parameters()
-    optimizer = SGD([{"params": [first], "lr": 0.02}, {"params": others}], lr=0.1, momentum=0.9)
+    groups: list[dict[str, Any]] = [{"params": [first], "lr": 0.02}, {"params": others}]
+    optimizer = SGD(groups, lr=0.1, momentum=0.9)
     return optimizer, LearnedLR(optimizer, total_steps=TOTAL)
 
 

@@ -54,19 +54,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=names(), nargs="+", default=names())
     parser.add_argument("--seeds", type=int, default=16)
-    parser.add_argument("--out", type=Path, default=results.RESULTS / "walks")
+    parser.add_argument("--out", type=Path, default=results.RESULTS / "walks" / "ends.json")
     words = parser.parse_args()
     torch.set_num_threads(1)
-    words.out.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(words.out.read_text()) if words.out.is_file() else {}
     for name in words.only:
         ends = measure(name, words.seeds)
-        told = {
+        kept[name] = {
             "versions": versions(),
             "machine": {"system": platform.platform(), "device": device_name(torch.device("cpu"))},
             "commit": commit(),
             "ends": ends,
         }
-        (words.out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+        words.out.write_text(json.dumps(kept, indent=1) + "\n")
         found = Comparison(ends[LEARNED], ends[COSINE])
         print(f"{name}: {found.ratio:.3f} ± {found.standard_error:.3f}, spread {found.spread:.3f}", flush=True)
 

@@ -10,8 +10,8 @@ import pytest
 from experiments import documents, pictures
 from experiments import results as recorded
 from experiments import universal_lstm_on_eight_tasks as eight_tasks
+from experiments.algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.markdown import span
-from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.results import ROOT
 from mlrsnet import Schedule
 from mlrsnet_lab import records

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from experiments import results, shipped
+from experiments import algorithm_1, results
 from experiments.results import ROOT
 from mlrsnet import Schedule
 from mlrsnet_lab import records
@@ -12,14 +12,14 @@ from mlrsnet_lab import records
 OTHERS, RIVALS = "other candidates, validation", "other rows of its table, test, mean of seeds"
 
 
-@pytest.fixture(params=shipped.NAMES)
+@pytest.fixture(params=algorithm_1.SHIPPED)
 def card(request):
     return Schedule.load(request.param).card.results
 
 
 @pytest.fixture
 def run(card):
-    return records.read(ROOT / card[shipped.OWN]["record"])
+    return records.read(ROOT / card[algorithm_1.OWN]["record"])
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_it_reached_what_its_card_says(card, run):
         "best epoch": run.result["best_epoch"],
         "LR at the beginning": run.trace["lr"][0],
     }
-    assert {key: card[shipped.OWN][key] for key in own} == pytest.approx(own, rel=1e-5)
+    assert {key: card[algorithm_1.OWN][key] for key in own} == pytest.approx(own, rel=1e-5)
 
 
 def test_no_candidate_was_better_on_validation_data(card, run, column):

@@ -1,17 +1,18 @@
-"""Table 1 of the paper, CIFAR-10 with ResNet-18: the paper, the authors' own record, ours at 200 and at 60 epochs."""
+"""The paper's tables: Table 1 in detail, what momentum adds in Table 2, and the schedule's network, an LSTM or an MLP."""
 
 from pathlib import Path
+from statistics import mean
 
 from experiments import markdown, results, side_by_side
+from experiments.algorithm_1 import authors, meta_training
 from experiments.drawing import lrs, metrics, new, plain, save
-from experiments.pace_of_algorithm_1 import authors, meta_training
 from mlrsnet_lab.recipes import table1 as recipe
 from mlrsnet_lab.report.numbers import difference_text, metric_text, short_text
 
 COLUMN, MULTISTEP, SGDR, MLR_SNET, LSTM = "CIFAR-10", "MultiStep", "SGDR", "MLR-SNet", "Universal LSTM"
 
 
-def table() -> list[str]:
+def table1() -> list[str]:
     """The paper, ours at two scales, and what the authors' program wrote."""
     theirs = (
         f"The authors' program wrote {authors()['last']:.2f} at the last epoch, {authors()['best']:.2f} at the best"
@@ -89,7 +90,7 @@ def longest(epochs: list[int]) -> tuple[int, int]:
     return max(zip(starts, ends, strict=True), key=lambda stretch: stretch[1] - stretch[0])
 
 
-LOOKS = {
+TABLE1_LOOKS = {
     "Universal LSTM": ("#000000", 2.0),
     "Cosine from 1, warm-up": ("#E69F00", 1.4),
     "Cosine, warm-up": ("#F0C674", 1.4),
@@ -102,10 +103,10 @@ LOOKS = {
 }
 
 
-def draw(out: Path) -> None:
+def draw_table1(out: Path) -> None:
     """LR and test accuracy over 200 epochs, seed 0."""
     figure, (rates, accuracies) = new(1, 2, (11, 4.2))
-    for row, (colour, width) in LOOKS.items():
+    for row, (colour, width) in TABLE1_LOOKS.items():
         run = results.run("table1_paper", COLUMN, row)
         rates.plot(*lrs(run), color=colour, linewidth=width, label=row)
         accuracies.plot(*metrics(run), color=colour, linewidth=width)
@@ -113,5 +114,53 @@ def draw(out: Path) -> None:
     accuracies.set(xlabel="epoch", title="test accuracy (%)", ylim=(70, 96))
     figure.legend(*rates.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=5)
     for axes in (rates, accuracies):
+        plain(axes)
+    save(figure, out)
+
+
+def momentum() -> list[str]:
+    """CIFAR-10, 60 epochs: Table 2, with momentum 0.9, less Table 1, without."""
+    without, with_it = (results.rows(folder, "CIFAR-10") for folder in ("table1_short", "table2_short"))
+    lines = []
+    for name, row in with_it.items():
+        plain, heavy = results.ended(without[name]), results.ended(row)
+        gain = mean(results.last(heavy)) - mean(results.last(plain))
+        best = mean(run.result["best"] for run in heavy) - mean(run.result["best"] for run in plain)
+        outcomes = [results.outcome(without[name]), results.outcome(row)]
+        lines.append([name, *outcomes, difference_text(gain), difference_text(best)])
+    heads = [
+        "CIFAR-10, 60 epochs",
+        "plain SGD, 3 seeds (%)",
+        "momentum 0.9, 1 seed (%)",
+        "gain, last epoch",
+        "gain, best epoch",
+    ]
+    return markdown.table(heads, lines)
+
+
+NETWORK_LOOKS = {"LSTM": "#D55E00", "MLP": "#0072B2"}
+LEARNED_ON = {
+    "Meta-training: CIFAR-10": ("CIFAR-10, ResNet-18", "test accuracy (%)", (70, 95)),
+    "Meta-training: Penn Treebank": ("Penn Treebank, 2-layer LSTM", "test perplexity", (75, 200)),
+}
+"""Column -> task, metric, and the range to show."""
+
+
+def draw_networks(out: Path) -> None:
+    """LRs of Algorithm 1 with both networks, and test results, for every seed."""
+    figure, panels = new(1, 4, (12, 3.2))
+    for (column, (task, metric, limits)), (rates, outcomes) in zip(
+        LEARNED_ON.items(), panels.reshape(2, 2), strict=True
+    ):
+        for row, colour in NETWORK_LOOKS.items():
+            for run in results.runs("lstm_or_mlp_short", column, row):
+                rates.plot(*lrs(run), color=colour, linewidth=1.2, label=row if run.spec["seed"] == 0 else None)
+                outcomes.plot(*metrics(run), color=colour, linewidth=1.2)
+        rates.set(xlabel="epoch", yscale="log")
+        rates.set_title(f"{task}: LR", fontsize=9)
+        outcomes.set(xlabel="epoch", ylim=limits)
+        outcomes.set_title(metric, fontsize=9)
+    panels[0].legend(frameon=False)
+    for axes in panels:
         plain(axes)
     save(figure, out)

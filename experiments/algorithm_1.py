@@ -1,4 +1,9 @@
-"""Adam sets the pace: the more meta-updates, or the larger the meta LR, the lower the LR of Algorithm 1 ends."""
+"""Algorithm 1: what sets its pace, where the authors' program departs from the paper, and the schedules that it left.
+
+Adam sets the pace: the more meta-updates, or the larger the meta LR, the lower the LR ends. The cards of the shipped schedules were
+written from the records of their runs by `python -m experiments ship` at commit 96fdb0853c23; a test compares them. Of several runs
+the one with the best validation result is shipped; test results are reported, and chose nothing.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,9 +13,14 @@ from typing import Any
 
 from experiments import markdown, results
 from experiments.drawing import lrs, new, plain, save
+from mlrsnet import Schedule
+from mlrsnet_lab import records
+from mlrsnet_lab.recipes import attribution as attribution_recipe
 from mlrsnet_lab.recipes import sensitivity as sensitivity_recipe
 from mlrsnet_lab.recipes import table1 as table1_recipe
+from mlrsnet_lab.recipes.authors import DEPARTURES
 from mlrsnet_lab.records import Record
+from mlrsnet_lab.report.numbers import metric_text
 from mlrsnet_lab.report.tables import Row
 
 OTHER_THAN_PACE = (sensitivity_recipe.CELL, sensitivity_recipe.LEAKY)
@@ -147,3 +157,49 @@ def _dots(ends: Any, accuracies: Any, points: list[MetaTraining], label: str | N
     travels = [point.travel for point in points]
     ends.scatter(travels, [point.last_lr for point in points], zorder=3, label=label, **look)
     accuracies.scatter(travels, [point.accuracy for point in points], zorder=3, **look)
+
+
+def departures() -> list[str]:
+    """One row per departure."""
+    lines = ([f"`{name}`", one.paper, one.program, f"`{one.switch(name)}`"] for name, one in DEPARTURES.items())
+    return markdown.table(["", "the paper", "the authors' program", "switch"], lines)
+
+
+def attribution() -> list[str]:
+    """The rows of the recipe `attribution`, and which departures each has."""
+    lines = ([row, _names(names)] for row, names in attribution_recipe.ROWS.items())
+    return markdown.table(["row", "departures"], lines)
+
+
+def _names(names: list[str]) -> str:
+    missing = [name for name in DEPARTURES if name not in names]
+    if not missing:
+        return "all"
+    if len(missing) < len(names):
+        return f"all but {', '.join(f'`{name}`' for name in missing)}"
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+SHIPPED = ("cifar10-resnet18", "ptb-lstm")
+OWN, FAILS = "its own meta-training", "where it fails"
+
+
+def shipped() -> list[str]:
+    """How each was made, what it reached and where it fails."""
+    heads = ["schedule", "how it was made", "what it reached", "where it fails"]
+    return markdown.table(heads, map(_card, SHIPPED))
+
+
+def _card(name: str) -> list[str]:
+    card = Schedule.load(name).card
+    own = card.results[OWN]
+    reached = [f"{key}: {metric_text(own[key])}" for key in own if key.startswith(("validation", "test"))]
+    reached.append(f"LR: from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
+    how = f"{card.description} [Record]({_link(own['record'])})"
+    return [f"`{name}`", how, f"{own['metric']}; {'; '.join(reached)}", card.results[FAILS]]
+
+
+def _link(record: str) -> str:
+    """The file that holds the run of a folder such as results/table1_paper/cifar-10/mlr-snet/seed0."""
+    folder = results.RESULTS / Path(record).relative_to("results")
+    return f"../results/{records.file_of(folder).relative_to(results.RESULTS).as_posix()}"

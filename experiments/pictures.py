@@ -8,13 +8,12 @@ from tempfile import TemporaryDirectory
 
 from experiments import (
     algorithm_1,
+    full_horizon,
     paper_tables,
     proof,
     resnet18_grid,
     results,
     transfers,
-    universal_lstm_on_eight_tasks,
-    what_schedules_read,
     width_of_minima,
 )
 from experiments.drawing import fewer_colours
@@ -26,8 +25,8 @@ PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
     "proof.png": proof.draw,
     "lr_curves.png": resnet18_grid.draw,
-    "universal_lstm.png": universal_lstm_on_eight_tasks.draw,
-    "universal_lstm_map.png": what_schedules_read.draw,
+    "universal_lstm.png": full_horizon.draw_lrs,
+    "universal_lstm_map.png": full_horizon.draw_map,
     "algorithm_1.png": algorithm_1.draw,
     "table1.png": paper_tables.draw_table1,
     "transfers.png": transfers.draw,

@@ -9,48 +9,12 @@ import pytest
 
 from experiments import documents, pictures
 from experiments import results as recorded
-from experiments import universal_lstm_on_eight_tasks as eight_tasks
 from experiments.algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.markdown import span
 from experiments.results import ROOT
 from mlrsnet import Schedule
 from mlrsnet_lab import records
 from mlrsnet_lab.recipes import RECIPES
-from mlrsnet_lab.report.runs import Run
-from mlrsnet_lab.report.tables import Row
-
-
-def row(name, val, last, *statuses):
-    """One run per status, the first of which has these results."""
-    metric = {"name": "accuracy", "unit": "%", "better": "higher"}
-    runs = [
-        Run(
-            f"{name}/{seed}",
-            records.Record({"status": status, "metric": metric, "result": {"val_metric": val, "last": last}}),
-        )
-        for seed, status in enumerate(statuses or ("finished",))
-    ]
-    return Row(name, runs)
-
-
-def test_the_best_decay_is_chosen_by_validation_and_not_by_test():
-    rows = {one.name: one for one in (row("a", 90.0, 99.0), row("b", 91.0, 80.0))}
-    assert eight_tasks.best(rows, ["a", "b"]).name == "b"
-
-
-@pytest.mark.parametrize("status", ["diverged", "running", "failed"])
-def test_a_decay_that_did_not_finish_with_every_seed_is_no_candidate(status):
-    rows = {one.name: one for one in (row("a", 90.0, 80.0), row("b", 99.0, 99.0, "finished", status))}
-    assert eight_tasks.best(rows, ["a", "b", "c"]).name == "a"
-    assert eight_tasks.best(rows, ["b", "c"]) is None
-
-
-def test_every_task_of_the_default_has_its_rivals():
-    found = eight_tasks.outcomes()
-    assert len(found) == 8
-    for task, columns in found.items():
-        missing = {name for name in eight_tasks.COLUMNS if columns.get(name) is None}
-        assert missing == ({eight_tasks.FREE, eight_tasks.PRODIGY} if task == eight_tasks.RESNET_TASK else set())
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
-"""What the shipped full-horizon schedules were learned from, and how far learning took them."""
+"""The shipped full-horizon schedules: what they were learned from, how far learning took them, and what they read."""
 
 import math
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from experiments import markdown, results
+from experiments import drawing, markdown, results
+from mlrsnet import Schedule
 from mlrsnet_lab.horizon.comparison import log_gaps
 
 RECORDS = {
@@ -14,7 +16,7 @@ RECORDS = {
 UNIVERSAL = "universal-lstm"
 
 
-def table() -> list[str]:
+def learned_from() -> list[str]:
     """Generations, trainings and seconds; mean loss of held-out trainings before and after."""
     lines = []
     for name, path in RECORDS.items():
@@ -77,3 +79,56 @@ def _gap(found: list[float | None], best: list[float]) -> str:
 def _number(value: float | None) -> float:
     """A record's number; a training that diverged has none."""
     return float(value) if isinstance(value, int | float) else math.inf
+
+
+STEPS, CLASSES = 100, 10
+PROGRESS = {"after 5 % of the training": 5, "halfway": 50, "after 90 %": 90}
+
+
+def reads(name: str, losses: tuple[float, ...]) -> list[str]:
+    """LRs for SGD; a loss of 1 is that of guessing, log(classes)."""
+    schedule, guessing = Schedule.load(name), math.log(CLASSES)
+    gamma = schedule.card.gamma(guessing, CLASSES)
+    curves = [schedule.simulate([loss * guessing] * STEPS, gamma, num_classes=CLASSES) for loss in losses]
+    lines = ([words, *(f"{curve[step]:.2f}" for curve in curves)] for words, step in PROGRESS.items())
+    return markdown.table([f"LR of `{name}` at a loss of", *(f"{loss:g} x log(classes)" for loss in losses)], lines)
+
+
+def universal_lstm() -> list[str]:
+    """Version 1 of the default."""
+    return reads("universal-lstm", (2, 1, 0.6, 0.1))
+
+
+def patches() -> list[str]:
+    """The schedule that was learned from patch networks."""
+    return reads("cifar10-patches", (2, 1, 0.1))
+
+
+def draw_map(out: Path) -> None:
+    """LRs of version 1 over loss and progress."""
+    Schedule.load("universal-lstm").plot_map(out)
+
+
+RESNET = "CIFAR-10, ResNet-18, SGD"
+CURVES = {
+    "Shakespeare, transformer, AdamW": ("transformer with\nAdamW: LR x 100", 100.0, "#009E73", (0.40, 1.16)),
+    "CIFAR-10 16x16, CNN, SGD": ("CIFAR-10 16x16, CNN", 1.0, "#0072B2", (0.30, 1.07)),
+    "Shakespeare, LSTM, SGD": ("LSTM, SGD", 1.0, "#CC79A7", (0.68, 1.66)),
+    RESNET: ("CIFAR-10, ResNet-18", 1.0, "#000000", (0.02, 1.88)),
+    "Fashion-MNIST, MLP, SGD": ("Fashion-MNIST, MLP", 1.0, "#E69F00", (0.32, 0.42)),
+}
+"""Columns whose LRs are drawn: label, factor, colour, and where the label stands."""
+
+
+def draw_lrs(out: Path) -> None:
+    """LRs that version 1 chose, seed 0."""
+    figure, axes = drawing.new(1, 1, (6, 4))
+    for column, (label, times, colour, place) in CURVES.items():
+        folder = "universal_lstm_paper" if column == RESNET else "universal_lstm_short"
+        trace = results.run(folder, column, "Universal LSTM").trace
+        x, y = [step / trace["step"][-1] for step in trace["step"]], [times * lr for lr in trace["lr"]]
+        axes.plot(x, y, color=colour, linewidth=1.2)
+        axes.text(*place, label, color=colour, fontsize=9)
+    axes.set(xlabel="progress of the training", ylabel="LR", ylim=(0, 2), xlim=(0, 1))
+    drawing.plain(axes)
+    drawing.save(figure, out)

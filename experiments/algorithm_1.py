@@ -194,7 +194,8 @@ def _card(name: str) -> list[str]:
     card = Schedule.load(name).card
     own = card.results[OWN]
     reached = [f"{key}: {metric_text(own[key])}" for key in own if key.startswith(("validation", "test"))]
-    reached.append(f"LR: from {own['LR at the beginning']:.2g} to {own['LR at the end']:.2g}")
+    run = meta_training(records.read(results.ROOT / own["record"]))
+    reached.append(f"LR: from {run.first_lr:.2g} to {run.last_lr:.2g}")
     how = f"{card.description} [Record]({_link(own['record'])})"
     return [f"`{name}`", how, f"{own['metric']}; {'; '.join(reached)}", card.results[FAILS]]
 

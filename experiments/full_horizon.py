@@ -115,7 +115,7 @@ CURVES = {
     "CIFAR-10 16x16, CNN, SGD": ("CIFAR-10 16x16, CNN", 1.0, "#0072B2", (0.30, 1.07)),
     "Shakespeare, LSTM, SGD": ("LSTM, SGD", 1.0, "#CC79A7", (0.68, 1.66)),
     RESNET: ("CIFAR-10, ResNet-18", 1.0, "#000000", (0.02, 1.88)),
-    "Fashion-MNIST, MLP, SGD": ("Fashion-MNIST, MLP", 1.0, "#E69F00", (0.32, 0.42)),
+    "Fashion-MNIST, MLP, SGD": ("Fashion-MNIST, MLP", 1.0, "#E69F00", (0.32, 0.33)),
 }
 """Columns whose LRs are drawn: label, factor, colour, and where the label stands."""
 

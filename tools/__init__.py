@@ -1,1 +1,1 @@
-"""Programs for those who work on the library: faults, fuzzing, walks, both cores in lockstep, thinner records."""
+"""Programs for work on this repository."""

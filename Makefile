@@ -28,7 +28,7 @@ docs: setup  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'open site/index.html'
 
-tables: setup  ## make shipped schedules of Algorithm 1 and the documents' tables and pictures from results/
+tables: setup  ## make the documents' tables and pictures from results/
 	$(BIN)/python -m experiments all
 
 test-lowest:  ## the tests on the lowest supported torch, in a separate environment; leaves a record

@@ -9,7 +9,7 @@ import pytest
 from experiments.results import RESULTS, ROOT
 
 PLANS = ("recipe.json",)
-"""Files that measure nothing; tables of trainings (.npz) cannot name a commit."""
+"""Files that measure nothing; tables of trainings (.npz, .gz) cannot name a commit."""
 
 SEVERAL = ("sweeps/fits.json", "walks/ends.json")
 """Files that hold several records."""
@@ -28,6 +28,8 @@ UNKNOWN = {
     "fuzz/fuzz.json": 1,
     "horizon/speed-h200.json": 1,
     "jumps/cpu.json": 1,
+    "law/gpt_h200.json": 1,
+    "law/resnet18_h200.json": 1,
     "metatrain_overhead/cpu.json": 1,
     "metatrain_overhead/h200.json": 1,
     "preview/cpu.json": 1,
@@ -67,8 +69,8 @@ def recorded():
 
 
 def commits(record):
-    """What a record names; one of several sessions names each session's."""
-    return [record["commit"]] if "commit" in record else [one["commit"] for one in record["sessions"]]
+    """What a record names; one of several sessions names each session's, and one that names nothing has None."""
+    return [one.get("commit") for one in ([record] if "commit" in record else record.get("sessions", [{}]))]
 
 
 @pytest.fixture(scope="module")

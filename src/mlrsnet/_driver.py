@@ -26,7 +26,7 @@ from mlrsnet._watch import Watch
 from mlrsnet.law import Facts, Law
 from mlrsnet.plan import OPEN_GROWTH, OPEN_STEPS, Plan
 from mlrsnet.ranks import Group, average_over_ranks, check_group
-from mlrsnet.sensors import Distance, read_facts
+from mlrsnet.sensors import Distance, is_capturing, read_facts
 
 NO_LOSS = (
     "the schedule {!r} reads the loss, and no loss was told since the last optimizer step: call step(loss) before "
@@ -154,7 +154,7 @@ class Driver:
     @torch.no_grad()
     def open(self, optimizer: Optimizer) -> None:
         """A step is about to be taken, with the gradients as they are: set the LRs."""
-        if _is_capturing():  # settling waits for the GPU, which a capture forbids
+        if is_capturing():  # settling waits for the GPU, which a capture forbids
             self._check_capture()
         self.settle()
         self.bind(optimizer)
@@ -215,7 +215,7 @@ class Driver:
         told = losses[0] if len(losses) == 1 else mean(losses)
         if distributed.is_available() and distributed.is_initialized():
             told = average_over_ranks(told, self.process_group)
-        if self.raises and _is_capturing():
+        if self.raises and is_capturing():
             raise RuntimeError(CAPTURED_RAISE)
         if self.raises and not math.isfinite(value := float(told)):
             self.discard()
@@ -447,10 +447,6 @@ def driver_of(optimizer: Optimizer) -> Driver | None:
             if isinstance(driver := getattr(hook, "__self__", None), Driver):
                 return driver
     return None
-
-
-def _is_capturing() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 @torch._disable_dynamo

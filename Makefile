@@ -22,13 +22,13 @@ test: setup lint  ## linter, types, import rules, then everything that a change 
 nightly: setup test-lowest  ## what takes long: all recipes and scripts, kills, Ray, torchrun, the lowest torch, an hour of fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m nightly
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
-	$(BIN)/python -m experiments.fuzz
+	$(BIN)/python -m tools.fuzz
 
 docs: setup  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'open site/index.html'
 
-tables: setup  ## make shipped schedules of Algorithm 1 and the documents' tables and pictures from results/
+tables: setup  ## make the documents' tables and pictures from results/
 	$(BIN)/python -m experiments all
 
 test-lowest:  ## the tests on the lowest supported torch, in a separate environment; leaves a record
@@ -83,7 +83,7 @@ lock: supply  ## pin every package that the tests need, with digests, for `make 
 	$(BIN)/python -m tools.lock
 
 audit: supply  ## known vulnerabilities of the packages in the lock; leaves a record
-	$(BIN)/python -m experiments.audit
+	$(BIN)/python -m tools.audit
 
 sbom: supply  ## what the wheel needs, as a CycloneDX bill of materials in dist/
 	@mkdir -p dist

@@ -90,6 +90,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "sweeps-rules": sweeps.rules,
     "sweeps-starts": sweeps.starts,
     "sweeps-tuned": sweeps.tuned,
+    "sweeps-kept": sweeps.kept,
     "sweeps-tuning": sweeps.tuning,
     "table1": paper_tables.table1,
     "table1-gaps": paper_tables.gaps,

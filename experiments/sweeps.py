@@ -225,6 +225,15 @@ def tuning() -> list[str]:
     return markdown.table(heads, [[row[0]["rule"], *(text for one in row for text in _rule(one))] for row in rows])
 
 
+def kept() -> list[str]:
+    """What the default gives a network that was not looked at when its share was chosen."""
+    found = read("clip")["kept"]
+    return [
+        f"CLIP gets an LR of {found['lr']:.2g}, {100 * found['regret']:.1f} points of errors above the best that was tried; at "
+        f"the law's, it has {100 * found['law']:.1f}."
+    ]
+
+
 def _rule(one: dict[str, Any]) -> list[str]:
     return [f"{one['lr']:.2g}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f} points"]
 

@@ -17,8 +17,8 @@
 Without a loss, level and rise are 1. So `LearnedLR` needs none.
 
 r was chosen by hand on 109 small trainings, among the laws that give 0.025 to 0.045 on five networks 100 to 1,000 times larger;
-q on 48 of them. The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there, and leaves
-trained networks of the size of ours as they were. Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
+q on 48 of them. The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
+Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
 """
 
 import hashlib

@@ -48,8 +48,8 @@ STEADY = 2.0
 FEWEST_LINES, MOST_LINES = 16, 512
 """Rows, and columns, of a matrix in which a training is looked for."""
 
-UNEVEN = 1.8
-"""From which median `unevenness` on matrices are trained. That of new ones is about 1, of all kinds of initialisation."""
+UNEVEN = 2.0
+"""From which median `unevenness` on matrices are trained. That of new ones is about 1, however they were initialised."""
 
 
 @torch.no_grad()
@@ -86,27 +86,27 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
 
 
 def unevenness(matrix: Tensor) -> Tensor:
-    """How much the lengths of rows, and of columns, differ: their variance, divided by that of independent entries. Two numbers.
+    """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
 
     Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. NaN for
     a small matrix, and for zeros.
 
     >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
-    >>> unevenness(drawn).round().tolist(), (unevenness(drawn + drawn[:1]) > 5).tolist()
-    ([1.0, 1.0], [False, True])
+    >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
+    (1, True)
     """
     if min(matrix.shape) < FEWEST_LINES:
-        return matrix.new_full((2,), math.nan, dtype=torch.float32)
+        return matrix.new_full((), math.nan, dtype=torch.float32)
     steps = [-(-size // MOST_LINES) for size in matrix.shape]
     squares = matrix[:: steps[0], :: steps[1]].float().square()
     squares = squares / squares.mean()
-    spread = squares.var(correction=0)
-    return torch.stack([squares.mean(1 - axis).var(correction=0) / spread * squares.shape[1 - axis] for axis in (0, 1)])
+    rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
+    return torch.maximum(rows, columns) / squares.var(correction=0)
 
 
 def _median(numbers: list[Tensor]) -> float:
     """Of those that are not NaN; 0 for none."""
-    found = float(torch.cat([one.cpu() for one in numbers]).nanmedian()) if numbers else math.nan
+    found = float(torch.stack([one.cpu() for one in numbers]).nanmedian()) if numbers else math.nan
     return 0.0 if math.isnan(found) else found
 
 

@@ -195,6 +195,15 @@ def test_what_a_user_says_of_a_network_counts_more_than_how_it_looks(trained):
         LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained="yes")
 
 
+def test_adapters_are_not_taken_for_a_deep_network():
+    """As of LoRA: a pair for each layer, of which one begins at zero."""
+    pairs = [
+        weight for _ in range(12) for weight in (nn.Parameter(torch.randn(4, 64)), nn.Parameter(torch.zeros(64, 4)))
+    ]
+    assert read_facts(pairs).depth == 1
+    assert read_facts(pairs[::2]).depth == 12
+
+
 def test_deep_networks_without_normalisation_take_shorter_steps():
     def first(model):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

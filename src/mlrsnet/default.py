@@ -4,7 +4,7 @@
 
     r        the law: by which share of their length the weights move in a step, at the height of the training
                  r = 0.13 (T / 500)^-0.1 (n / 10,000)^-0.19 max(1, L / 4)^-1.2 kept
-             T: steps of the training. n: numbers that are trained. L: matrices, where none is followed by a norm; else 1
+             T: steps of the training. n: numbers that are trained. L: matrices, or 1 where there are norms, or adapters
     kept     1; sqrt(150,000 / n) for a larger network that was trained before, whose weights must stay near where they are
     c(m)     sqrt((1 - m) / (1 + m)), m the momentum or beta_1: see `_optimizers.noise_scale`
     course   a warm-up over 5 % of the training, then a straight fall

@@ -48,6 +48,9 @@ STEADY = 2.0
 FEWEST_LINES, MOST_LINES = 16, 512
 """Rows, and columns, of a matrix in which a training is looked for."""
 
+ZEROS = 0.4
+"""More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
+
 UNEVEN = 2.0
 """From which median `unevenness` on matrices are trained. That of new ones is about 1, however they were initialised."""
 
@@ -60,6 +63,8 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     around a mean that is far from 0. A network with more used than new ones was trained before, and so was one without gains whose
     matrices are uneven.
 
+    Adapters, of whose matrices about half begin at zero, multiply nothing up: they count as if there were norms.
+
     >>> norm, layer = torch.nn.BatchNorm1d(16), torch.nn.Linear(3, 16)
     >>> read_facts([layer.weight, norm.weight, norm.bias])[:4]
     (1, 80, 1, False)
@@ -68,12 +73,13 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     (True, False)
     """
     matrices = parameters = new = used = 0
-    uneven: list[Tensor] = []
+    uneven, zero = list[Tensor](), list[Tensor]()
     for weight in filter(is_readable, weights):
         parameters += weight.numel() * (2 if weight.is_complex() else 1)
         matrices += weight.ndim >= 2
         if weight.ndim >= 2 and not weight.is_complex() and not _shards.is_sharded(weight):
             uneven.append(unevenness(weight.detach().flatten(1)))
+            zero.append(~weight.any())
         if weight.ndim == 1 and weight.numel() and not weight.is_complex():
             values = _shards.whole_vector(weight).detach().float()
             spread, mean, is_new = torch.stack(
@@ -82,7 +88,8 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
             new += bool(is_new)
             used += len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
     is_trained = used > new or (not new and _median(uneven) > UNEVEN)
-    return Facts(matrices, max(1, parameters), 1 if new + used else max(1, matrices), is_trained)
+    is_shallow = bool(new + used) or sum(map(bool, zero)) > ZEROS * matrices
+    return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
 
 
 def unevenness(matrix: Tensor) -> Tensor:

@@ -28,8 +28,6 @@ UNKNOWN = {
     "fuzz/fuzz.json": 1,
     "horizon/speed-h200.json": 1,
     "jumps/cpu.json": 1,
-    "law/gpt_h200.json": 1,
-    "law/resnet18_h200.json": 1,
     "metatrain_overhead/cpu.json": 1,
     "metatrain_overhead/h200.json": 1,
     "preview/cpu.json": 1,

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from experiments.results import RESULTS
+from experiments.results import RESULTS, here
 from lab.studies.law import data, fill, fit
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     if chosen.command == "prepare":
         data.prepare(chosen.folder, chosen.root)
     elif chosen.command == "fit":
-        found = fit.fits(fit.read(RESULTS / "law" / "table.jsonl.gz"))
+        found = here() | fit.fits(fit.read(RESULTS / "law" / "table.jsonl.gz"))
         (RESULTS / "law" / "fits.json").write_text(json.dumps(found, indent=1) + "\n")
     else:
         fill.fill(chosen.folder, chosen.out, range(*chosen.rows), chosen.workers, chosen.seconds)

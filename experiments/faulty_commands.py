@@ -12,8 +12,7 @@ import torch
 
 from mlrsnet import cli
 from mlrsnet_lab import datasets, records, universal
-from mlrsnet_lab.commands import options
-from mlrsnet_lab.screen import metatrain, table, train
+from mlrsnet_lab.commands import metatrain, options, table, train
 from mlrsnet_lab.table import fill, kinds
 from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.file import PARTS, TrainingTable
@@ -44,9 +43,8 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     os.environ["MLRSNET_COMMIT"] = str(records.commit())  # read once: git would be asked by every process
     datasets.load("digits")
-    assert all((metatrain, table, train))
-    usual = options.settings
-    options.settings = lambda arguments: dataclasses.replace(usual(arguments), checkpoint_seconds=0.0)
+    for command in (metatrain, table, train):
+        command.settings = lambda arguments: dataclasses.replace(options.settings(arguments), checkpoint_seconds=0.0)
     fill.SAVE_SECONDS = 0.0
     kinds.PICTURES = tuple(source for source in universal.TRAINING if source.name == "digits")
 

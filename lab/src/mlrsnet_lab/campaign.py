@@ -1,11 +1,14 @@
 """Make the runs of one recipe. Called again, it continues; finished runs are not repeated."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mlrsnet import __version__
+from mlrsnet.card import versions
 from mlrsnet.files.storage import ScheduleError, write_atomically
 from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet_lab import checks, datasets, records
@@ -14,8 +17,8 @@ from mlrsnet_lab.executors import Crew, Place, Work
 from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, numbered, with_options
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
-from mlrsnet_lab.recipes import RECIPES, Recipe
-from mlrsnet_lab.records import RECIPE, Record
+from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
+from mlrsnet_lab.records import RECIPE, STUDY, Record
 from mlrsnet_lab.relay import Relay, Replay
 from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.spec import RunSpec
@@ -33,7 +36,7 @@ def run_recipe(
     only: Sequence[str] = (),
     crew: Crew | None = None,
 ) -> list[Record]:
-    """Make the runs of a recipe below `out`.
+    """Make the runs of a recipe below `out`, or, without runs, what it computes: up to a minute on the CPU, every time.
 
     A run that fails on its own (out of memory, a missing package) is recorded as failed and the others continue. What concerns all
     of them, such as missing data or a full disk, is raised before anything is written.
@@ -48,6 +51,9 @@ def run_recipe(
         crew: makes the runs, on its own device; this process if None. See `Executor`.
     """
     recipe = RECIPES[checks.one_of("recipe", name, RECIPES)]
+    if recipe.measure is not None:
+        compute(recipe, scale, out, seeds[0] if seeds else 0)
+        return []
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
     if crew is None:
@@ -65,6 +71,23 @@ def run_recipe(
     campaign.run(settings) if crew is None else campaign.spread(settings, crew)
     found = [campaign.found.get(job.name) for job in jobs]
     return [record for record in found if record is not None]
+
+
+def compute(recipe: Recipe, scale: str, out: Path, seed: int) -> None:
+    """Write what a recipe computes, and on what."""
+    checks.one_of("scale", scale, SCALES)
+    earlier(out, STUDY, recipe.name, scale)
+    start = time.perf_counter()
+    assert recipe.measure is not None
+    grids, figures = recipe.measure(scale, checks.whole_number("seed", seed, 0))
+    made = {
+        "versions": {"mlrsnet": __version__, **versions()},
+        "device": "cpu",
+        "commit": records.commit(),
+        "seconds": time.perf_counter() - start,
+    }
+    found = replace(recipe.sheet(scale, [seed]), grids=grids, figures=figures, made=made)
+    write_atomically(out / STUDY, records.dumps(found.to_dict(), indent=1).encode())
 
 
 class Campaign:

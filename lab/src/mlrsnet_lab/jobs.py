@@ -77,8 +77,9 @@ class Job:
 
 
 def with_options(spec: RunSpec, options: dict[str, Any]) -> RunSpec:
-    """The spec with these options of its schedule changed."""
-    return replace(spec, schedule_options=spec.schedule_options | options)
+    """The spec with these options of its schedule changed, or its LR."""
+    own = {name: value for name, value in options.items() if name != "lr"}
+    return replace(spec, lr=options.get("lr", spec.lr), schedule_options=spec.schedule_options | own)
 
 
 def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str] = ()) -> list[Job]:

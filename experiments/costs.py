@@ -6,7 +6,7 @@ from dataclasses import replace
 from experiments import epoch_times, markdown, results
 from mlrsnet_lab import records
 from mlrsnet_lab.jobs import Job
-from mlrsnet_lab.recipes import RECIPES, STUDIES, Cell, Recipe
+from mlrsnet_lab.recipes import RECIPES, Cell, Recipe
 
 
 def state(name: str, scale: str) -> tuple[str, str]:
@@ -38,10 +38,10 @@ def recipes() -> list[str]:
     """A row for every recipe, then how the times were estimated."""
     lines = []
     for name, recipe in RECIPES.items():
-        if "short" not in recipe.for_cpu:  # else it has a table of its own
+        if recipe.measure is not None:
+            lines.append([f"`{name}`", recipe.title, "computed, not trained", "", f"[all](../results/{name})", ""])
+        elif "short" not in recipe.for_cpu:  # else it has a table of its own
             lines.append([f"`{name}`", recipe.title, *state(name, "short"), *state(name, "paper")])
-    for name, study in STUDIES.items():
-        lines.append([f"`{name}`", study.title, "computed, not trained", "", f"[all](../results/{name})", ""])
     heads = ["recipe", "", "trained at `short`", "the rest", "trained at `paper`", "the rest"]
     return [*markdown.table(heads, lines), "", _about()]
 

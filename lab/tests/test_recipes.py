@@ -22,7 +22,7 @@ from mlrsnet_lab.recipes import RECIPES, SCALES, Cell, Choice, Recipe, authors, 
 from mlrsnet_lab.recipes.rows import READY_MADE, SHIPPED, SHIPPED_NOTE, TRANSFERRED
 from mlrsnet_lab.report import read_report, write_report
 from mlrsnet_lab.report.markdown import escape
-from mlrsnet_lab.report.studies import panels
+from mlrsnet_lab.report.pictures import panels
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
@@ -695,7 +695,7 @@ def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_th
     assert any(much)
     assert column(loss, "printed holds") == [not noisy for noisy in much]
     assert all(column(meta_gradient, "conditions met"))
-    (found,) = read_report(tmp_path).studies
+    (found,) = read_report(tmp_path).sections
     assert [len(panel.lines) for panel in panels(found)] == [4, 2, 2]
     html, text = write_report(tmp_path)
     assert html.read_text().count("<img") == 3

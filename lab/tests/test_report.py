@@ -437,7 +437,7 @@ def test_odd_values_in_a_study_do_not_cost_the_report(tmp_path):
     assert html.count("<img") == 1
     (place, reason), *_ = read(tmp_path).unreadable
     assert place == "bad/study.json"
-    assert "has no title" in reason
+    assert "has no name" in reason
 
 
 def test_a_run_can_be_reported_while_its_epochs_are_being_written(tmp_path):

@@ -16,7 +16,7 @@ from mlrsnet_lab.commands.options import add_data, add_device, add_executor, add
 from mlrsnet_lab.commands.progress import Total, bars, watchers
 from mlrsnet_lab.jobs import choose
 from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
-from mlrsnet_lab.report import Report, layout, studies
+from mlrsnet_lab.report import Report, layout
 from mlrsnet_lab.report.layout import Column
 from mlrsnet_lab.reproduce import ALL, reproduce
 from mlrsnet_lab.settings import DEFAULT, Settings
@@ -107,9 +107,8 @@ def print_tables(console: Console, report: Report, scale: str) -> None:
     for section in report.sections:
         for table in (table for table in section.tables if not table.trials):
             console.print(summary(table, f"{section.title} ({scale}): {table.title}"))
-    for computed in report.studies:
-        for grid in computed.grids:
-            console.print(plain(studies.columns(grid), f"{computed.title} ({scale}): {grid.title}"))
+        for grid in section.grids:
+            console.print(plain(layout.grid_columns(grid), f"{section.title} ({scale}): {grid.title}"))
 
 
 def summary(results: layout.Table, title: str) -> Table:

@@ -4,6 +4,7 @@ Decays with 5 % warm-up are tried at 0.03 to 100 times the usual LR, and chosen 
 defaults: nothing of them is tuned. Scale short needs no GPU: 18 tasks, seconds per training. Scale paper is for one.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,14 +41,14 @@ def cells(scale: str) -> list[Cell]:
     return [cell for task in TASKS[scale] for cell in _cells(task)]
 
 
-def decays(task: ProofTask) -> dict[str, RunSpec]:
-    """Cosine and linear, at every LR of the grid."""
+def decays(task: ProofTask, grid: Sequence[float] = TIMES) -> dict[str, RunSpec]:
+    """Cosine and linear, at every LR of a grid of multiples of the usual one."""
     return {
         f"{kind.capitalize()} {times:g}x": replace(
             task.spec, schedule=kind, schedule_options=WARMUP, lr=float(f"{times * task.lr:g}")
         )
         for kind in KINDS
-        for times in TIMES
+        for times in grid
     }
 
 

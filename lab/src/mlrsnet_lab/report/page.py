@@ -7,13 +7,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from mlrsnet_lab.report import layout, studies
-from mlrsnet_lab.report.marks import dashes, ink, place, span
+from mlrsnet_lab.report import layout
 from mlrsnet_lab.report.numbers import count_text, metric_text
-from mlrsnet_lab.report.pictures import Panel, Picture, meta_training, render, training, width
-from mlrsnet_lab.report.styles import Style, styles
+from mlrsnet_lab.report.pictures import Panel, Picture, meta_training, panels, render, training, width
+from mlrsnet_lab.report.styles import Style, dashes, ink, place, span, styles
 from mlrsnet_lab.report.tables import Report, Section, Table
-from mlrsnet_lab.sheets import Sheet
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """With it the browser refuses anything from another place."""
@@ -27,14 +25,14 @@ def page(report: Report) -> str:
         count_text=count_text,
         dashes=dashes,
         describe=layout.describe,
-        grid_columns=studies.columns,
+        grid_columns=layout.grid_columns,
         heading=layout.heading,
         how_to_read=layout.HOW_TO_READ,
         in_lines=in_lines,
         ink=ink,
         meta_training=meta_training,
         metric_text=metric_text,
-        panels=studies.panels,
+        panels=panels,
         place=place,
         policy=POLICY,
         rendered=rendered,
@@ -68,7 +66,7 @@ def shared(table: Table) -> list[tuple[str, str]]:
     return [(", ".join(names), remark) for remark, names in rows.items()]
 
 
-def whose(section: Section | Sheet) -> str:
+def whose(section: Section) -> str:
     """Who makes the claim."""
     return "The claim: " if any(note.startswith("Not in the paper") for note in section.notes) else "The paper: "
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from mlrsnet_lab.report.curves import Curve, drawn, over_seeds
-from mlrsnet_lab.report.numbers import short_text
+from mlrsnet_lab.report.numbers import number, short_text
 from mlrsnet_lab.report.runs import ALONE_LOSS, Points, Run
-from mlrsnet_lab.report.styles import BLACK, Style
+from mlrsnet_lab.report.styles import BLACK, OTHERS, Style
 from mlrsnet_lab.report.tables import Row, Table
+from mlrsnet_lab.sheets import Figure, Sheet
 
 SIZE = (4.3, 3.0)
 LARGEST_SVG = 120_000
@@ -133,6 +134,24 @@ def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
 def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
     curves = [(row, over_seeds([series(run) for run in drawn(row)])) for row in rows]
     return [Line(row.name, styles[row.name], curve) for row, curve in curves if curve is not None]
+
+
+def panels(sheet: Sheet) -> list[Panel]:
+    """Pictures of what was computed; a name has the same style in all of them, and lines without points above 0 are left out."""
+    names = dict.fromkeys(name for one in sheet.figures for name in one.lines)
+    looks = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(names)}
+    found = [_panel(one, looks) for one in sheet.figures]
+    return [panel for panel in found if panel.lines]
+
+
+def _panel(one: Figure, looks: dict[str, Style]) -> Panel:
+    lines = []
+    for name, (x, y) in one.lines.items():
+        pairs = [(a, b) for a, b in zip(map(number, x), map(number, y), strict=False) if a and b and a > 0 and b > 0]
+        if pairs:
+            there, mean = np.array(pairs, dtype=np.float64).T
+            lines.append(Line(name, looks[name], Curve(there, mean, mean, mean)))
+    return Panel(one.title, lines, x=one.x, log_x=True)
 
 
 def render(panel: Panel) -> Picture:

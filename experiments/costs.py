@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from experiments import epoch_times, markdown, results
 from mlrsnet_lab import records
-from mlrsnet_lab.jobs import Job
+from mlrsnet_lab.jobs import trials
 from mlrsnet_lab.recipes import RECIPES, Cell, Recipe
 
 
@@ -24,7 +24,7 @@ def _planned(recipe: Recipe, scale: str) -> Iterator[tuple[Cell, int]]:
     """Every training of a recipe, trials of settings included."""
     for cell in _cells(recipe, scale):
         yield from ((cell, seed) for seed in recipe.seeds)
-        yield from ((one.cell, one.seed) for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0]))
+        yield from ((one.cell, one.seed) for one in trials(cell, recipe.seeds[0]))
 
 
 def _cells(recipe: Recipe, scale: str) -> list[Cell]:

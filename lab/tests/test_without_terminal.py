@@ -52,7 +52,7 @@ from mlrsnet_lab.folders import run_folder
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.records import read
-from mlrsnet_lab.resume import read_below, resume
+from mlrsnet_lab.several import read_below, resume
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 

@@ -49,7 +49,7 @@ from mlrsnet_lab.datasets.options import TextOptions
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.report import markdown, read_report
-from mlrsnet_lab.resume import read_below
+from mlrsnet_lab.several import read_below
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.table.file import TrainingTable

@@ -14,16 +14,15 @@ from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet_lab import checks, datasets, records
 from mlrsnet_lab.devices import device_name, reproducible, resolve
 from mlrsnet_lab.executors import Crew, Place, Work
-from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, numbered, with_options
+from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, with_options
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
 from mlrsnet_lab.records import RECIPE, STUDY, Record
-from mlrsnet_lab.relay import Relay, Replay
 from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.watch import Planned, Watcher
+from mlrsnet_lab.watch import Planned, Relay, Replay, Watcher
 
 
 def run_recipe(
@@ -60,14 +59,13 @@ def run_recipe(
         resolve(settings.device)  # a wrong device, or missing data, leaves no files behind
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
     absent = _absent(jobs, settings.root)
-    jobs = numbered([(job.cell, job.seed) for job in jobs if job.cell.column not in absent])
-    missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
-    settings.tell(_outlook(recipe, scale, jobs, missing | absent, settings, crew))
-    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
+    jobs = [job for job in jobs if job.cell.column not in absent]
     several = crew is not None and crew.workers.size > 1
-    campaign = Campaign(
-        {"recipe": recipe.name, "scale": scale}, out, in_order(jobs, recipe.seeds[0], shared_starts=several)
-    )
+    labels = {"recipe": recipe.name, "scale": scale}
+    campaign = Campaign(labels, out, in_order(jobs, recipe.seeds[0], shared_starts=several))
+    missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
+    settings.tell(_outlook(recipe, scale, len(campaign.numbers), missing | absent, settings, crew))
+    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
     campaign.run(settings) if crew is None else campaign.spread(settings, crew)
     found = [campaign.found.get(job.name) for job in jobs]
     return [record for record in found if record is not None]
@@ -102,6 +100,8 @@ class Campaign:
     def __init__(self, labels: dict[str, str], out: Path, jobs: dict[str, Job]) -> None:
         self.labels, self.out, self.jobs, self.waiting = labels, out, jobs, list(jobs.values())
         self.found: dict[str, Record | None] = {}
+        runs = [name for name, job in jobs.items() if not job.is_start]
+        self.numbers = {name: f"{number}/{len(runs)} " for number, name in enumerate(runs, 1)}
 
     def run(self, settings: Settings) -> None:
         """Make all runs in this process, one after the other."""
@@ -142,7 +142,8 @@ class Campaign:
             self.waiting.remove(job)
             options = best([self.found[name] for name in job.tried], job.cell.choice)
             if options is not None:
-                return job, Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), job.title)
+                title = self.numbers.get(job.name, "") + job.title
+                return job, Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), title)
             self.found[job.name] = self._without_choice(job)
         return None
 
@@ -192,11 +193,11 @@ def failed_record(spec: RunSpec, labels: dict[str, str], reason: str, folder: Pa
 
 
 def _outlook(
-    recipe: Recipe, scale: str, jobs: Sequence[Job], left_out: Mapping[str, str], settings: Settings, crew: Crew | None
+    recipe: Recipe, scale: str, total: int, left_out: Mapping[str, str], settings: Settings, crew: Crew | None
 ) -> str:
     here = resolve(settings.device if crew is None else "cpu")
     where, device = (device_name(here), here.type) if crew is None else (crew.workers.describe(), crew.workers.device)
-    told = f"{recipe.name}, scale {scale}: {jobs[-1].total if jobs else 0} trainings on {where}"
+    told = f"{recipe.name}, scale {scale}: {total} trainings on {where}"
     if device == "cpu" and scale not in recipe.for_cpu:
         told += ", though this scale is for a GPU (`--scale smoke` is for a CPU)"
     return told + "".join(f"; left out: {name} ({reason})" for name, reason in left_out.items())

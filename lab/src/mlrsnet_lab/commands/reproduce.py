@@ -14,7 +14,7 @@ from rich.text import Text
 from mlrsnet.cli.parser import Parser
 from mlrsnet_lab.commands.options import add_data, add_device, add_executor, add_out, add_tensorboard, settings
 from mlrsnet_lab.commands.progress import Total, bars, watchers
-from mlrsnet_lab.jobs import choose
+from mlrsnet_lab.jobs import choose, in_order
 from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
 from mlrsnet_lab.report import Report, layout
 from mlrsnet_lab.report.layout import Column
@@ -75,7 +75,8 @@ def show_recipes() -> None:
 def _size(recipe: Recipe) -> str:
     if recipe.measure is not None:
         return "computed, not trained"
-    counts = [f"{scale} {choose(recipe, scale, recipe.seeds)[0].total}" for scale in SCALES]
+    seeds = recipe.seeds
+    counts = [f"{scale} {len(in_order(choose(recipe, scale, seeds), seeds[0]))}" for scale in SCALES]
     return f"trainings: {', '.join(counts)}"
 
 

@@ -14,7 +14,7 @@ from mlrsnet_lab.commands.options import add_data, add_device, add_tensorboard, 
 from mlrsnet_lab.commands.progress import number, run_lines, show_outcome
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.report.numbers import count_text
-from mlrsnet_lab.resume import read_below, resume
+from mlrsnet_lab.several import read_below, resume
 
 
 def add(runs: Parser) -> None:

@@ -42,7 +42,9 @@ def add_data(command: argparse.ArgumentParser) -> None:
 def add_executor(command: argparse.ArgumentParser, what: str) -> Any:
     """`--executor NAME` and what belongs to it; `what` is made at once. Returns the group of options."""
     group = command.add_argument_group("where the work is done")
-    group.add_argument("--executor", metavar="NAME", default="local", help="local or ray, a cluster (default: local)")
+    group.add_argument(
+        "--executor", metavar="NAME", default=Executor.name, help="local or ray, a cluster (default: local)"
+    )
     group.add_argument(
         "--jobs",
         metavar="N",
@@ -50,7 +52,11 @@ def add_executor(command: argparse.ArgumentParser, what: str) -> Any:
         help=f"{what} at once (default: one per GPU here, or one without a GPU; on Ray what there is room for)",
     )
     group.add_argument(
-        "--retries", metavar="N", type=int, default=3, help="tries again when a process dies (default: %(default)s)"
+        "--retries",
+        metavar="N",
+        type=int,
+        default=Executor.retries,
+        help="tries again when a process dies (default: %(default)s)",
     )
     group.add_argument(
         "--address", metavar="ADDRESS", help="of the Ray cluster, such as auto (default: start one on this machine)"

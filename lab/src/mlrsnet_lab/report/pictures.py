@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mlrsnet_lab.report.curves import Curve, drawn, over_seeds
 from mlrsnet_lab.report.numbers import number, short_text
-from mlrsnet_lab.report.runs import ALONE_LOSS, Points, Run
+from mlrsnet_lab.report.runs import ALONE_LOSS, Curve, Points, Run, over_seeds
 from mlrsnet_lab.report.styles import BLACK, OTHERS, Style
 from mlrsnet_lab.report.tables import Row, Table
 from mlrsnet_lab.sheets import Figure, Sheet
@@ -112,7 +111,7 @@ def _learns_a_network(run: Run) -> bool:
 
 def _alone(row: Row) -> list[Line]:
     """The networks of one run, from the first (light) to the last (black)."""
-    found = drawn(row)[0].alone() if row.runs else []
+    found = row.drawn[0].alone() if row.runs else []
     greys = [f"#{round(200 * (1 - place / max(len(found) - 1, 1))):02X}" for place in range(len(found))]
     curves = [over_seeds([points]) for points in found]
     return [
@@ -132,7 +131,7 @@ def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
 
 
 def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
-    curves = [(row, over_seeds([series(run) for run in drawn(row)])) for row in rows]
+    curves = [(row, over_seeds([series(run) for run in row.drawn])) for row in rows]
     return [Line(row.name, styles[row.name], curve) for row, curve in curves if curve is not None]
 
 

@@ -44,6 +44,11 @@ class Row:
         return [run for run in self.runs if run.counts]
 
     @property
+    def drawn(self) -> list[Run]:
+        """The runs to draw: those that have ended, or all if none has."""
+        return [run for run in self.runs if run.record.ended] or self.runs
+
+    @property
     def diverged(self) -> bool:
         """Whether a run diverged: a mean over the others would flatter the row."""
         return any(run.status == records.DIVERGED for run in self.runs)

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlrsnet.files import hub
 from mlrsnet.files.names import SUFFIX
+from mlrsnet_lab.recipes import rows
 from mlrsnet_lab.recipes.proof_tasks import TASKS, ProofTask
 from mlrsnet_lab.recipes.rows import WARMUP, named
 from mlrsnet_lab.sheets import Cell, Recipe
@@ -26,7 +27,6 @@ VALIDATED, LEAST_EPOCHS = "Universal, validated", 5
 
 UNTOLD = "Universal, without losses"
 
-KINDS = ("cosine", "linear")
 TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """The grid of the decays, in multiples of the task's usual LR."""
 
@@ -43,13 +43,7 @@ def cells(scale: str) -> list[Cell]:
 
 def decays(task: ProofTask, grid: Sequence[float] = TIMES) -> dict[str, RunSpec]:
     """Cosine and linear, at every LR of a grid of multiples of the usual one."""
-    return {
-        f"{kind.capitalize()} {times:g}x": replace(
-            task.spec, schedule=kind, schedule_options=WARMUP, lr=float(f"{times * task.lr:g}")
-        )
-        for kind in KINDS
-        for times in grid
-    }
+    return rows.decays(task.spec, {f"{times:g}x": float(f"{times * task.lr:g}") for times in grid})
 
 
 def rivals(task: ProofTask) -> dict[str, RunSpec]:

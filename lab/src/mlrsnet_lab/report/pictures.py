@@ -82,7 +82,7 @@ def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
         ),
         Panel("learning rate", _lines(table.rows, styles, Run.lr)),
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
@@ -101,7 +101,7 @@ def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
             f"each network of {rows[0].name} alone, LR / gamma at a loss of {ALONE_LOSS:g}", _alone(rows[0]), x="step"
         ),
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def _learns_a_network(run: Run) -> bool:
@@ -127,7 +127,7 @@ def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
         Panel(title, _lines(table.rows, styles, lambda run, part=part: run.ray(part)), x="distance")  # type: ignore[misc]
         for title, part in (("training loss along random rays", "train"), ("test loss along random rays", "test"))
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
@@ -139,8 +139,7 @@ def panels(sheet: Sheet) -> list[Panel]:
     """Pictures of what was computed; a name has the same style in all of them, and lines without points above 0 are left out."""
     names = dict.fromkeys(name for one in sheet.figures for name in one.lines)
     looks = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(names)}
-    found = [_panel(one, looks) for one in sheet.figures]
-    return [panel for panel in found if panel.lines]
+    return [_panel(one, looks) for one in sheet.figures]
 
 
 def _panel(one: Figure, looks: dict[str, Style]) -> Panel:
@@ -153,15 +152,20 @@ def _panel(one: Figure, looks: dict[str, Style]) -> Panel:
     return Panel(one.title, lines, x=one.x, log_x=True)
 
 
+def rendered(panels: list[Panel]) -> list[Picture]:
+    """Pictures of those that have lines."""
+    return [render(panel) for panel in panels if panel.lines]
+
+
 def render(panel: Panel) -> Picture:
     """An SVG, or a PNG if the SVG is large; the same panel gives the same bytes."""
     try:
         import matplotlib
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure as Drawing
     except ImportError:
         raise ImportError("report needs matplotlib, which is not installed: pip install mlrsnet-lab") from None
     with matplotlib.rc_context(FIXED):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Drawing(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         _draw(axes, panel)
         kind, data = "svg+xml", _save(figure, format="svg", metadata={"Date": None, "Creator": None})

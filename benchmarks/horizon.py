@@ -30,6 +30,7 @@ from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.population import Population
 from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
+from mlrsnet_lab.records import commit
 
 TASKS, BATCH = 8, 128
 
@@ -112,6 +113,7 @@ def main() -> None:
     device = torch.device(words.device)
     record = {
         "versions": versions(),
+        "commit": commit(),
         "machine": {"system": platform.platform(), "device": device_name(device)},
         "settings": {"tasks": TASKS, "batch": BATCH, "steps": words.steps, "network": "patch_net, 16x16"},
         **measure(device, tuple(words.members), words.steps),

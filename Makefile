@@ -10,7 +10,7 @@ LOWEST_TORCH := 2.6.0
 
 .PHONY: demo check test nightly docs tables test-lowest setup lint format bench build clean lock audit sbom supply
 
-demo: $(READY_LAB)  ## learn schedules on digits, use them on others, compare; tables and a picture in mlrsnet-demo/
+demo: $(READY_LAB)  ## learn a schedule on digits, use it on others, compare; a report in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
 
 check: setup lint  ## linter, types, import rules, and the library's own tests: a minute or two

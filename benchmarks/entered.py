@@ -1,9 +1,10 @@
-"""How much code one small campaign goes through: functions of mlrsnet and its lab that it enters, and modules that it runs.
+"""How much code one small campaign goes through: functions and modules of mlrsnet and its lab that it enters.
 
     python benchmarks/entered.py [--list]
 
 The campaign is `mlrsnet reproduce table1 --scale smoke --only Fixed --seeds 0`. A function is counted once, however often it is
-called; lambdas and comprehensions are parts of functions, and not counted. A module counts when it is imported.
+called; lambdas and comprehensions are parts of functions, and not counted. A module is entered when one of its functions is, and
+loaded when it is imported, for a class or a constant as well.
 """
 
 import argparse
@@ -57,4 +58,5 @@ if __name__ == "__main__":
         found = entered((*CAMPAIGN, "--out", f"{folder}/out"))
     for module, functions in sorted(found.items()) if asked.list else ():
         print(f"{len(functions):3}  {module}", *sorted(functions, key=lambda one: int(one.split()[0])), sep="\n       ")
-    print(f"{sum(map(len, found.values()))} functions in {len(found)} modules")
+    modules = sum(map(bool, found.values()))
+    print(f"{sum(map(len, found.values()))} functions in {modules} modules entered, {len(found)} loaded")

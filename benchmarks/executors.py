@@ -29,7 +29,7 @@ from mlrsnet_lab import checkpoint, records, run_record
 from mlrsnet_lab.campaign import make_run
 from mlrsnet_lab.devices import device_name, reproducible
 from mlrsnet_lab.executors import Crew, Executor, Place, Work
-from mlrsnet_lab.generations import CrewHelpers, Order, digest_of
+from mlrsnet_lab.generations import CrewHelpers, Order
 from mlrsnet_lab.horizon import HorizonTrainer, evolution
 from mlrsnet_lab.horizon.judging import Judged
 from mlrsnet_lab.meta_building import build
@@ -195,7 +195,7 @@ def checkpoints(rounds: int) -> dict[str, Any]:
             size = (Path(name) / records.CHECKPOINT).stat().st_size
             found[model] = {"optimizer": optimizer, "bytes": size, "seconds": min(taken)}
     with tempfile.TemporaryDirectory() as name:
-        make_run(Place("cpu", lambda event: None), replace(RUN, epochs=60), Path(name), Path(name), {}, 20.0)
+        make_run(Place("cpu", lambda event: None), replace(RUN, epochs=60), Path(name), Settings(root=Path(name)), {})
         found["record"] = {"epochs": 60, "bytes": sum(path.stat().st_size for path in Path(name).iterdir())}
     return found
 
@@ -207,16 +207,15 @@ def messages() -> dict[str, Any]:
     drawn = min(seconds(lambda: draw_again(trainer)) for _ in range(5))
     groups = trainer.groups()
     found = [Judged(indices, torch.rand(len(indices), spec.members), (0.1, 2.0)) for indices in groups]
-    order = Order(spec, Path("/data"), 1, digest_of(trainer), tuple(found))
     learned = seconds(lambda: trainer.finish(found))
+    order = Order(spec, Path("/data"), trainer.state_dict())
     random = torch.Generator().manual_seed(0)
     directions = seconds(lambda: evolution.antithetic(spec.members // 2, len(trainer.weights), random))
     return {
         "tasks": spec.tasks,
         "members": spec.members,
         "weights": len(trainer.weights),
-        "order_bytes": len(pickle.dumps(order)),
-        "order_with_state_bytes": len(pickle.dumps(replace(order, state=trainer.state_dict()))),
+        "order_with_state_bytes": len(pickle.dumps(order)),
         "weights_bytes": trainer.weights.numel() * 4,
         "answer_bytes": len(pickle.dumps(found)),
         "draw_ms_per_task": 1e3 * drawn / spec.tasks,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from experiments import markdown, results
 from mlrsnet_lab import records
-from mlrsnet_lab.jobs import Job
-from mlrsnet_lab.recipes import RECIPES, STUDIES, Cell
+from mlrsnet_lab.jobs import trials
+from mlrsnet_lab.recipes import RECIPES, Cell
 
 
 def recipes() -> list[str]:
@@ -13,10 +13,12 @@ def recipes() -> list[str]:
     lines = [
         [f"`{name}`", recipe.title, state(name, "short"), state(name, "paper")]
         for name, recipe in RECIPES.items()
-        if "short" not in recipe.for_cpu  # else it has a table of its own
+        if recipe.measure is None and "short" not in recipe.for_cpu  # else it has a table of its own
     ]
     lines += [
-        [f"`{name}`", one.title, "computed, not trained", f"[all](../results/{name})"] for name, one in STUDIES.items()
+        [f"`{name}`", recipe.title, "computed, not trained", f"[all](../results/{name})"]
+        for name, recipe in RECIPES.items()
+        if recipe.measure is not None
     ]
     return markdown.table(["recipe", "", "trained at `short`", "trained at `paper`"], lines)
 
@@ -31,5 +33,5 @@ def state(name: str, scale: str) -> str:
 
 
 def _places(cell: Cell, seeds: tuple[int, ...]) -> list[Path]:
-    trials = Job(cell, 0, 0, 0).trials(seeds[0]) if cell.spec else []
-    return [*(cell.folder(seed) for seed in seeds), *(one.cell.folder(one.seed) for one in trials)]
+    tried = trials(cell, seeds[0])
+    return [*(cell.folder(seed) for seed in seeds), *(one.cell.folder(one.seed) for one in tried)]

@@ -37,11 +37,7 @@ def table() -> list[str]:
         ["events that one mailbox takes", f"{here['mailbox']['in_flight_per_s']:,.0f} per second"],
         ["checkpoint of ResNet-18 with momentum", _written(here["checkpoints"]["resnet18"])],
         ["record of a run of 60 epochs", f"{here['checkpoints']['record']['bytes'] / 1e3:.0f} kB"],
-        ["a generation's order to a worker", f"{here['messages']['order_bytes'] / 1e3:.1f} kB"],
-        [
-            "the same with the state, for a worker that joins",
-            f"{here['messages']['order_with_state_bytes'] / 1e3:.0f} kB",
-        ],
+        ["a generation's order to a worker", f"{here['messages']['order_with_state_bytes'] / 1e3:.0f} kB"],
     ]
     before, after, cores = load["before"][0], load["after"][0], here["machine"]["cores"]
     where = f"On {cores} cores ([record](../results/executors/cpu.json)), with a load of {before:.0f} before and {after:.0f} after."

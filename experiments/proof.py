@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import geometric_mean, mean, stdev
 
 from experiments import drawing, markdown, results
-from mlrsnet_lab.recipes.proof import KINDS, TIMES, UNTOLD, VALIDATED
+from mlrsnet_lab.recipes.proof import TIMES, UNTOLD, VALIDATED
+from mlrsnet_lab.recipes.rows import KINDS
 from mlrsnet_lab.records import DIVERGED, Record
 from mlrsnet_lab.report.tables import Row
 

@@ -1,5 +1,6 @@
 """The commands that `tools.faults` kills: each as small as it can be, with a checkpoint as often as it can be."""
 
+import argparse
 import dataclasses
 import json
 import os
@@ -12,8 +13,8 @@ import torch
 
 from mlrsnet import cli
 from mlrsnet_lab import datasets, records, universal
-from mlrsnet_lab.commands import options
-from mlrsnet_lab.screen import metatrain, table, train
+from mlrsnet_lab.commands import metatrain, options, table, train
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table import fill, kinds
 from mlrsnet_lab.table.columns import Sizing
 from mlrsnet_lab.table.file import PARTS, TrainingTable
@@ -44,11 +45,15 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     os.environ["MLRSNET_COMMIT"] = str(records.commit())  # read once: git would be asked by every process
     datasets.load("digits")
-    assert all((metatrain, table, train))
-    usual = options.settings
-    options.settings = lambda arguments: dataclasses.replace(usual(arguments), checkpoint_seconds=0.0)
+    for command in (metatrain, table, train):
+        setattr(command, "settings", _settings)  # noqa: B010
     fill.SAVE_SECONDS = 0.0
     kinds.PICTURES = tuple(source for source in universal.TRAINING if source.name == "digits")
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """Those of the options, with a checkpoint as often as can be."""
+    return dataclasses.replace(options.settings(arguments), checkpoint_seconds=0.0)
 
 
 def _train() -> int:

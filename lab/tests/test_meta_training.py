@@ -21,7 +21,6 @@ from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet_lab.meta_training import learn
-from mlrsnet_lab.screen.metatrain import sparkline
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table import kinds
 
@@ -166,7 +165,7 @@ def test_sets_of_any_size_have_small_trainings(count, classes, monkeypatch):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_command_without_options_is_the_spec_without_arguments(objective, monkeypatch):
     shown = []
-    monkeypatch.setattr("mlrsnet_lab.screen.metatrain.show_metatrain", lambda spec, *others: shown.append(spec))
+    monkeypatch.setattr("mlrsnet_lab.commands.metatrain.show_metatrain", lambda spec, *others: shown.append(spec))
     assert cli.main(["metatrain", "--objective", objective, "--name", "unnamed"]) == 0
     assert shown == [OBJECTIVES[objective]()]
 
@@ -251,12 +250,6 @@ def test_bad_words_are_named_and_nothing_is_left(capsys, tmp_path, words, messag
     assert not list(tmp_path.iterdir())
 
 
-def test_a_curve_in_a_line_of_text():
-    assert sparkline([0.0, 1.0, 2.0, 4.0]) == "▁▃▅█"
-    assert len(sparkline([float(i) for i in range(100)], 24)) == 24
-    assert sparkline([0.0, 0.0]) == "▁▁"
-
-
 # presets
 
 
@@ -289,7 +282,7 @@ def test_a_preset_by_its_name_with_options_on_top(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--preset", "nope"), "--preset must be one of universal-lstm; got 'nope'"),
+        (("--preset", "nope"), "--preset must be one of universal-lstm, digits-0-4; got 'nope'"),
         (("--preset", "universal-lstm", "--objective", "greedy"), "--preset belongs to --objective horizon"),
         (("--preset", "universal-lstm", "--classes", "01"), "universal has no options"),
         (("--gamma", 2.0), "--gamma belongs to --objective horizon, got --objective greedy"),

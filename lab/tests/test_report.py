@@ -17,10 +17,10 @@ from mlrsnet import Schedule
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import records
 from mlrsnet_lab.report import read_report, write_report
-from mlrsnet_lab.report.curves import over_seeds
 from mlrsnet_lab.report.gather import gather
 from mlrsnet_lab.report.layout import describe
 from mlrsnet_lab.report.pictures import Line, Panel, limits, meta_training, training
+from mlrsnet_lab.report.runs import over_seeds
 from mlrsnet_lab.report.styles import COLOURS, Style, styles
 from mlrsnet_lab.report.tables import Report, Table, build
 from mlrsnet_lab.settings import Settings
@@ -437,7 +437,7 @@ def test_odd_values_in_a_study_do_not_cost_the_report(tmp_path):
     assert html.count("<img") == 1
     (place, reason), *_ = read(tmp_path).unreadable
     assert place == "bad/study.json"
-    assert "has no title" in reason
+    assert "has no name" in reason
 
 
 def test_a_run_can_be_reported_while_its_epochs_are_being_written(tmp_path):

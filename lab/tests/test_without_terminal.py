@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 HIDE = """
 import sys
 for name in ("rich", "matplotlib", "tensorboard"):
@@ -32,9 +30,8 @@ for name, one in {"tiny": recipe("tiny", "digits"), "no-data": recipe("no-data",
     module.RECIPES[name] = one
 for name in set(module.RECIPES) - {"tiny", "no-data"}:
     del module.RECIPES[name]
-module.STUDIES.clear()
 sums = ([Grid("Sum", ("n",), [(2.0,)])], [])
-module.STUDIES["sums"] = Recipe("sums", "Sums", "1 + 1 = 2.", nothing, measure=lambda scale, seed: sums)
+module.RECIPES["sums"] = Recipe("sums", "Sums", "1 + 1 = 2.", nothing, measure=lambda scale, seed: sums)
 
 told = []
 done = reproduce("all", "smoke", Path("all"), Settings(device="cpu", root=Path("nowhere"), tell=told.append))
@@ -55,7 +52,7 @@ from mlrsnet_lab.folders import run_folder
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.records import read
-from mlrsnet_lab.resume import read_below, resume
+from mlrsnet_lab.several import read_below, resume
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.watch import Watcher
 
@@ -132,13 +129,3 @@ print(json.dumps([record.status, Path("g.safetensors").is_file(), path.name, sor
     status, written, record, files = python(code, tmp_path)
     assert (status, written, record) == ("finished", True, "h.safetensors.json")
     assert files == ["g.safetensors", "h.safetensors", "h.safetensors.json"]
-
-
-@pytest.mark.parametrize("words", [["train", "--show"], ["metatrain", "--help"]])
-def test_commands_that_draw_nothing_need_no_terminal_package(words, tmp_path):
-    code = f"from mlrsnet.cli import main\nmain({words})\n"
-    found = subprocess.run(
-        [sys.executable, "-c", HIDE + code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert found.returncode == 0, found.stderr
-    assert "digits" in found.stdout

@@ -21,7 +21,6 @@ UNKNOWN = {
     "adam_on_text/cpu.json": 1,
     "audit/audit.json": 1,
     "authors/meta-training.json": 1,
-    "demo/demo.json": 1,
     "executors/cpu.json": 1,
     "faults/damage.json": 1,
     "faults/faults.json": 1,

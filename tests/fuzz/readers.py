@@ -32,6 +32,7 @@ from mlrsnet.cli.simulate import _read_losses
 from mlrsnet.files import hub, official, storage
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab import checkpoint, meta_training, records, starts, universal
+from mlrsnet_lab.commands.runs import show_run, show_runs
 from mlrsnet_lab.datasets import (
     arrays,
     corrupted,
@@ -48,8 +49,7 @@ from mlrsnet_lab.datasets.options import TextOptions
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.report import markdown, read_report
-from mlrsnet_lab.resume import read_below
-from mlrsnet_lab.screen.runs import show_run, show_runs
+from mlrsnet_lab.several import read_below
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 from mlrsnet_lab.table.file import TrainingTable

@@ -1,26 +1,28 @@
 """Make the runs of one recipe. Called again, it continues; finished runs are not repeated."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mlrsnet import __version__
+from mlrsnet.card import versions
 from mlrsnet.files.storage import ScheduleError, write_atomically
 from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet_lab import checks, datasets, records
 from mlrsnet_lab.devices import device_name, reproducible, resolve
 from mlrsnet_lab.executors import Crew, Place, Work
-from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, numbered, with_options
+from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, with_options
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
-from mlrsnet_lab.recipes import RECIPES, Recipe
-from mlrsnet_lab.records import RECIPE, Record
-from mlrsnet_lab.relay import Relay, Replay
+from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
+from mlrsnet_lab.records import RECIPE, STUDY, Record
 from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.watch import Planned, Watcher
+from mlrsnet_lab.watch import Planned, Relay, Replay, Watcher
 
 
 def run_recipe(
@@ -33,7 +35,7 @@ def run_recipe(
     only: Sequence[str] = (),
     crew: Crew | None = None,
 ) -> list[Record]:
-    """Make the runs of a recipe below `out`.
+    """Make the runs of a recipe below `out`, or, without runs, what it computes: up to a minute on the CPU, every time.
 
     A run that fails on its own (out of memory, a missing package) is recorded as failed and the others continue. What concerns all
     of them, such as missing data or a full disk, is raised before anything is written.
@@ -48,23 +50,42 @@ def run_recipe(
         crew: makes the runs, on its own device; this process if None. See `Executor`.
     """
     recipe = RECIPES[checks.one_of("recipe", name, RECIPES)]
+    if recipe.measure is not None:
+        compute(recipe, scale, out, seeds[0] if seeds else 0)
+        return []
     chosen = tuple(recipe.seeds if seeds is None else seeds)
     jobs = choose(recipe, scale, chosen, only)
     if crew is None:
         resolve(settings.device)  # a wrong device, or missing data, leaves no files behind
     known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
     absent = _absent(jobs, settings.root)
-    jobs = numbered([(job.cell, job.seed) for job in jobs if job.cell.column not in absent])
-    missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
-    settings.tell(_outlook(recipe, scale, jobs, missing | absent, settings, crew))
-    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
+    jobs = [job for job in jobs if job.cell.column not in absent]
     several = crew is not None and crew.workers.size > 1
-    campaign = Campaign(
-        {"recipe": recipe.name, "scale": scale}, out, in_order(jobs, recipe.seeds[0], shared_starts=several)
-    )
+    labels = {"recipe": recipe.name, "scale": scale}
+    campaign = Campaign(labels, out, in_order(jobs, recipe.seeds[0], shared_starts=several))
+    missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
+    settings.tell(_outlook(recipe, scale, len(campaign.numbers), missing | absent, settings, crew))
+    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
     campaign.run(settings) if crew is None else campaign.spread(settings, crew)
     found = [campaign.found.get(job.name) for job in jobs]
     return [record for record in found if record is not None]
+
+
+def compute(recipe: Recipe, scale: str, out: Path, seed: int) -> None:
+    """Write what a recipe computes, and on what."""
+    checks.one_of("scale", scale, SCALES)
+    earlier(out, STUDY, recipe.name, scale)
+    start = time.perf_counter()
+    assert recipe.measure is not None
+    grids, figures = recipe.measure(scale, checks.whole_number("seed", seed, 0))
+    made = {
+        "versions": {"mlrsnet": __version__, **versions()},
+        "device": "cpu",
+        "commit": records.commit(),
+        "seconds": time.perf_counter() - start,
+    }
+    found = replace(recipe.sheet(scale, [seed]), grids=grids, figures=figures, made=made)
+    write_atomically(out / STUDY, records.dumps(found.to_dict(), indent=1).encode())
 
 
 class Campaign:
@@ -79,6 +100,8 @@ class Campaign:
     def __init__(self, labels: dict[str, str], out: Path, jobs: dict[str, Job]) -> None:
         self.labels, self.out, self.jobs, self.waiting = labels, out, jobs, list(jobs.values())
         self.found: dict[str, Record | None] = {}
+        runs = [name for name, job in jobs.items() if not job.is_start]
+        self.numbers = {name: f"{number}/{len(runs)} " for number, name in enumerate(runs, 1)}
 
     def run(self, settings: Settings) -> None:
         """Make all runs in this process, one after the other."""
@@ -119,7 +142,8 @@ class Campaign:
             self.waiting.remove(job)
             options = best([self.found[name] for name in job.tried], job.cell.choice)
             if options is not None:
-                return job, Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), job.title)
+                title = self.numbers.get(job.name, "") + job.title
+                return job, Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), title)
             self.found[job.name] = self._without_choice(job)
         return None
 
@@ -169,11 +193,11 @@ def failed_record(spec: RunSpec, labels: dict[str, str], reason: str, folder: Pa
 
 
 def _outlook(
-    recipe: Recipe, scale: str, jobs: Sequence[Job], left_out: Mapping[str, str], settings: Settings, crew: Crew | None
+    recipe: Recipe, scale: str, total: int, left_out: Mapping[str, str], settings: Settings, crew: Crew | None
 ) -> str:
     here = resolve(settings.device if crew is None else "cpu")
     where, device = (device_name(here), here.type) if crew is None else (crew.workers.describe(), crew.workers.device)
-    told = f"{recipe.name}, scale {scale}: {jobs[-1].total if jobs else 0} trainings on {where}"
+    told = f"{recipe.name}, scale {scale}: {total} trainings on {where}"
     if device == "cpu" and scale not in recipe.for_cpu:
         told += ", though this scale is for a GPU (`--scale smoke` is for a CPU)"
     return told + "".join(f"; left out: {name} ({reason})" for name, reason in left_out.items())

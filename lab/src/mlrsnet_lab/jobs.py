@@ -5,7 +5,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,11 @@ from mlrsnet_lab.spec import RunSpec
 class Job:
     """One run of a recipe, or, if `is_start`, the weights that several runs start from.
 
-    number of total: also counts the trials that settings are chosen by. tried: names of its own trials.
+    tried: names of the trials that its setting is chosen by.
     """
 
     cell: Cell
     seed: int
-    number: int = 0
-    total: int = 0
     tried: tuple[str, ...] = ()
     is_start: bool = False
 
@@ -39,7 +36,7 @@ class Job:
     @property
     def title(self) -> str:
         """For progress bars."""
-        return f"{self.number}/{self.total} {self.cell.column} {self.cell.row} seed {self.seed}"
+        return f"{self.cell.column} {self.cell.row} seed {self.seed}"
 
     @property
     def after(self) -> list[str]:
@@ -49,20 +46,6 @@ class Job:
         start, learned_in = replace(self, is_start=True).name, self.cell.learned_in
         learned = [] if learned_in is None else [Job(Cell(*learned_in, None), self.seed).name]
         return [start, *self.tried, *learned]
-
-    def trials(self, seed: int) -> "list[Job]":
-        """Short trainings that choose the cell's setting, as runs of their own table."""
-        choice, spec, cell = self.cell.choice, self.cell.spec, self.cell
-        if choice is None or spec is None:
-            return []
-        column = f"{cell.column}: {choice.option} of {cell.row}, {records.CHOSEN}"
-        short = replace(spec, epochs=min(spec.epochs, choice.epochs))
-        trials = [
-            Cell(f"{cell.row}, {choice.option} {value:g}", column, with_options(short, {choice.option: value}))
-            for value in choice.values
-        ]
-        first = self.number - len(trials)
-        return [replace(self, cell=trial, seed=seed, number=first + index) for index, trial in enumerate(trials)]
 
     @property
     def spec(self) -> RunSpec:
@@ -76,9 +59,21 @@ class Job:
         return with_options(replace(spec, seed=self.seed), {"schedule": place})
 
 
+def trials(cell: Cell, seed: int) -> list[Job]:
+    """Short trainings that choose the cell's setting, as runs of their own table."""
+    choice, spec = cell.choice, cell.spec
+    if choice is None or spec is None:
+        return []
+    column = f"{cell.column}: {choice.option} of {cell.row}, {records.CHOSEN}"
+    short = replace(spec, epochs=min(spec.epochs, choice.epochs))
+    rows = {f"{cell.row}, {choice.option} {value:g}": {choice.option: value} for value in choice.values}
+    return [Job(Cell(row, column, with_options(short, options)), seed) for row, options in rows.items()]
+
+
 def with_options(spec: RunSpec, options: dict[str, Any]) -> RunSpec:
-    """The spec with these options of its schedule changed."""
-    return replace(spec, schedule_options=spec.schedule_options | options)
+    """The spec with these options of its schedule changed, or its LR."""
+    own = {name: value for name, value in options.items() if name != "lr"}
+    return replace(spec, lr=options.get("lr", spec.lr), schedule_options=spec.schedule_options | own)
 
 
 def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str] = ()) -> list[Job]:
@@ -91,7 +86,7 @@ def choose(recipe: Recipe, scale: str, seeds: Sequence[int], only: Sequence[str]
     if len(missing) == len(chosen):
         raise ValueError(f"there is nothing to run for {', '.join(only)}: {missing[0].missing}")
     ready = sorted((cell for cell in chosen if cell.spec is not None), key=lambda cell: cell.learned_in is not None)
-    return numbered([(cell, seed) for seed in seeds for cell in ready])
+    return [Job(cell, seed) for seed in seeds for cell in ready]
 
 
 def choose_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
@@ -109,27 +104,16 @@ def choose_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
     return [cell for cell in cells if cell in chosen or (cell.row, cell.column) in wanted]
 
 
-def numbered(pairs: Sequence[tuple[Cell, int]]) -> list[Job]:
-    """Jobs of these cells and seeds. Trials are counted before the first run of their row and column."""
-    places = [(cell.row, cell.column) for cell, _ in pairs]
-    is_first = [place not in places[:index] for index, place in enumerate(places)]
-    trials = [
-        len(cell.choice.values) if cell.choice and new else 0 for (cell, _), new in zip(pairs, is_first, strict=True)
-    ]
-    ends = list(accumulate(1 + count for count in trials))
-    return [Job(cell, seed, number, ends[-1]) for (cell, seed), number in zip(pairs, ends, strict=True)]
-
-
-def in_order(jobs: Sequence[Job], trial_seed: int, *, shared_starts: bool) -> dict[str, Job]:
+def in_order(jobs: Sequence[Job], trial_seed: int, *, shared_starts: bool = False) -> dict[str, Job]:
     """All that has to be made for these jobs, by name. Trials come before the first run of their row and column, with one seed.
 
     With `shared_starts`, for runs that are made at once, weights to start from are made in jobs of their own.
     """
     found: dict[str, Job] = {}
     for job in jobs:
-        trials = [one for one in job.trials(trial_seed) if one.name not in found]
-        tried = tuple(one.name for one in job.trials(trial_seed))
-        for one in (*trials, replace(job, tried=tried)):
+        own = trials(job.cell, trial_seed)
+        new = [one for one in own if one.name not in found]
+        for one in (*new, replace(job, tried=tuple(one.name for one in own))):
             if shared_starts and one.cell.spec is not None and one.cell.spec.start:
                 start = replace(one, is_start=True)
                 found.setdefault(start.name, start)
@@ -137,9 +121,9 @@ def in_order(jobs: Sequence[Job], trial_seed: int, *, shared_starts: bool) -> di
     return found
 
 
-def best(trials: Sequence[Record | None], choice: Choice | None) -> dict[str, float] | None:
+def best(tried: Sequence[Record | None], choice: Choice | None) -> dict[str, float] | None:
     """The value with the best validation result, as an option; None if all trials failed."""
-    if choice is None or not trials:
+    if choice is None or not tried:
         return {}
 
     def rank(record: Record | None) -> float:
@@ -148,7 +132,7 @@ def best(trials: Sequence[Record | None], choice: Choice | None) -> dict[str, fl
         value = record.result["val_metric"]
         return -float(value) if record.data["metric"]["better"] == "higher" else float(value)
 
-    ranks = [rank(record) for record in trials]
+    ranks = [rank(record) for record in tried]
     if min(ranks) == math.inf:
         return None
     return {choice.option: choice.values[ranks.index(min(ranks))]}

@@ -13,10 +13,10 @@ from typing import Any
 
 from mlrsnet_lab import checkpoint, records, run_record
 from mlrsnet_lab.devices import reproducible, resolve
-from mlrsnet_lab.earlier import check_data, earlier_run
 from mlrsnet_lab.lock import RunInUseError, held
 from mlrsnet_lab.processes import current
 from mlrsnet_lab.records import DIVERGED, FAILED, FINISHED, INTERRUPTED, RUNNING, Record
+from mlrsnet_lab.run_record import check_data, earlier_run
 from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.signals import PoliteStop
 from mlrsnet_lab.spec import RunSpec

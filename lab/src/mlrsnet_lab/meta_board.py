@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet_lab.board import summary_writer
-from mlrsnet_lab.horizon import Comparison, HorizonTrainer
+from mlrsnet_lab.horizon import HorizonTrainer
 from mlrsnet_lab.meta_training import before_this_process
 
 
 class MetaTrainingBoard:
-    """A full-horizon meta-training: the fitness of each generation, the gaps and the LR curve of each comparison."""
+    """A full-horizon meta-training: the fitness of each generation, the gaps of each comparison."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.open_writer = folder, summary_writer()
@@ -28,7 +28,6 @@ class MetaTrainingBoard:
             for kind in found.tuned:
                 self.writer.add_scalar(f"gap to {kind}/one LR chosen on these tasks", found.gap(kind), found.number)
                 self.writer.add_scalar(f"gap to {kind}/oracle of each task", found.gap(kind, oracle=True), found.number)
-            self.writer.add_figure("LR", lr_figure(found), found.number)
         self.shown = len(trainer.comparisons)
         self.writer.flush()
 
@@ -36,15 +35,3 @@ class MetaTrainingBoard:
         """Close the file, at the end or after an interruption."""
         if self.writer is not None:
             self.writer.close()
-
-
-def lr_figure(found: Comparison) -> Any:
-    """The LR over the progress of the first held-out task."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 3), layout="constrained")
-    axes = figure.subplots()
-    axes.plot([i / len(found.lrs) for i in range(len(found.lrs))], found.lrs)
-    axes.set(xlabel="progress", ylabel="LR", title=f"generation {found.number}", ylim=(0, None))
-    axes.grid(alpha=0.3)
-    return figure

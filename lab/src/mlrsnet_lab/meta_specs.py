@@ -128,7 +128,16 @@ _UNIVERSAL_LSTM = HorizonSpec(
     hidden=16,
     name="universal-lstm",
 )
-PRESETS: dict[str, HorizonSpec] = {spec.name: spec for spec in (_UNIVERSAL_LSTM,)}
+_DIGITS = HorizonSpec(  # starts as a fixed LR, and is small enough to be learned in minutes on a CPU
+    task_options={"classes": [0, 1, 2, 3, 4]},
+    held_out_options={"classes": [5, 6, 7, 8, 9]},
+    generations=200,
+    tasks=4,
+    hidden=16,
+    anneal="none",
+    name="digits-0-4",
+)
+PRESETS: dict[str, HorizonSpec] = {spec.name: spec for spec in (_UNIVERSAL_LSTM, _DIGITS)}
 """Meta-trainings by name: `mlrsnet metatrain --preset NAME`."""
 
 

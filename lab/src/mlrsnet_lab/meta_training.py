@@ -101,7 +101,7 @@ def learn(
     on_generation: OnGeneration | None = None,
     crew: Crew | None = None,
 ) -> tuple[Schedule, HorizonTrainer]:
-    """Run all generations, keeping everything in `folder`. An interrupted folder is continued, a finished one only read.
+    """Run all generations, keeping everything in `folder`. An interrupted folder is continued, a finished one left as it was.
 
     Args:
         spec, settings, on_generation: see `learn_horizon`.
@@ -129,7 +129,7 @@ def learn(
                 raise KeyboardInterrupt
 
         if trainer.number >= trainer.evolution.generations:
-            run.restore_files()
+            run.write_files(run.sessions[:-1])  # a kill or damage may have come between them and the checkpoint
         else:
             run.save()  # a folder that cannot be written fails before the work, not after
             trainer.run(max(COMPARE_EVERY, spec.generations // COMPARISONS), after)
@@ -159,32 +159,15 @@ class _Run:
         now = time.perf_counter()
         self.seconds, self.saved_at = self.seconds + now - self.saved_at, now
         checkpoint.write(self.folder, {**self._known(self.sessions), "trainer": self.trainer.state_dict()})
-        self._write_files(self.sessions)
-
-    def restore_files(self) -> None:
-        """Write what a finished run's folder should hold beside its checkpoint, if it does not: a kill or damage came between."""
-        *earlier, _ = self.sessions
-        if not self._is_written(earlier):
-            self._write_files(earlier)
+        self.write_files(self.sessions)
 
     def _known(self, sessions: list[dict[str, Any]]) -> dict[str, Any]:
         return {"spec": self.spec, "sessions": sessions, "seconds": round(self.seconds, 1)}
 
-    def _text(self, sessions: list[dict[str, Any]]) -> bytes:
-        return records.dumps({**self._known(sessions), **self._results()}, indent=1).encode()
-
-    def _write_files(self, sessions: list[dict[str, Any]]) -> None:
-        write_atomically(self.folder / RECORD, self._text(sessions))
+    def write_files(self, sessions: list[dict[str, Any]]) -> None:
+        content = records.dumps({**self._known(sessions), **self._results()}, indent=1)
+        write_atomically(self.folder / RECORD, content.encode())
         self.trainer.schedule().save(self.folder / records.SCHEDULE)
-
-    def _is_written(self, sessions: list[dict[str, Any]]) -> bool:
-        """Whether record and schedule are there, and are those of the checkpoint."""
-        try:
-            schedule = Schedule.read(self.folder / records.SCHEDULE)
-            is_same = schedule.fingerprint() == self.trainer.schedule().fingerprint()
-            return is_same and read_bytes(self.folder / RECORD, LARGEST_LINES) == self._text(sessions)
-        except (ValueError, OSError):
-            return False
 
     def _restore(self) -> None:
         state = checkpoint.read(self.folder)

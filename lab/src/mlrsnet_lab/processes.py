@@ -6,6 +6,7 @@ The loop, the feeds and the evaluation ask a `Processes`. For one that is alone,
 import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
 
 from mlrsnet.ranks import Group, share_from_first, sum_over_ranks
 
@@ -185,3 +187,23 @@ def _own_gpu(device: str, started: Processes) -> int:
             "--device cpu"
         )
     return number
+
+
+def in_parallel(model: nn.Module, device: torch.device, some_loss: Callable[[nn.Module], Tensor]) -> nn.Module:
+    """Wrap a model that all processes have. Batch norms use each process's own share; the first process's averages count.
+
+    `some_loss` runs the model on any batch. DDP sorts gradients by the order of its first backward pass, and sums of more than two
+    numbers round by their place. So that a resumed training rounds as one that never stopped, that pass is made here, and undone.
+    """
+    parallel = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    before = [buffer.clone() for buffer in model.buffers()]
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Grad strides do not match"
+        )  # pictures are in channels_last, on a CPU the model is not
+        some_loss(parallel).backward()
+    for buffer, value in zip(model.buffers(), before, strict=True):
+        buffer.copy_(value)
+    for parameter in model.parameters():
+        parameter.grad = None
+    return parallel

@@ -1,8 +1,9 @@
-"""What the loop writes into a run's record: the heading, one line per epoch, the trace and the summary."""
+"""A run's record as the loop writes it: heading, a line per epoch, trace, summary; and the run that it goes on from."""
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -14,6 +15,7 @@ from mlrsnet_lab.devices import device_name
 from mlrsnet_lab.feeds import Score
 from mlrsnet_lab.models import num_parameters
 from mlrsnet_lab.records import RUNNING, Record
+from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
 TRACE_POINTS = 1000
@@ -121,3 +123,34 @@ def now() -> str:
 def _short(value: Any) -> Any:
     """Six digits are enough for every table, and keep records small."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def earlier_run(folder: Path | None, spec: RunSpec) -> Record | None:
+    """The run that the folder already holds, or None. Refuses a run of another spec, or of files that have changed since."""
+    if folder is None or not records.holds(folder):
+        return None
+    earlier = records.read(folder)
+    if earlier.spec != spec.to_dict():
+        different = [key for key, value in spec.to_dict().items() if earlier.spec.get(key) != value]
+        raise ValueError(
+            f"{folder} holds a run with another spec (different: {', '.join(different)}): use another folder, or delete it"
+        )
+    kept, read = earlier.entry("digests"), inputs.files(spec, folder)
+    changed = [str(path) for name, path in read.items() if name in kept and inputs.digest(path) != kept[name]]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with another file (changed since: {', '.join(changed)}): use another folder, or delete it"
+        )
+    return earlier
+
+
+def check_data(folder: Path, earlier: Record | None, now: Record) -> None:
+    """Refuse to continue with a dataset whose parts have other sizes than when the run started."""
+    parts = ("train", "val", "test")
+    before = earlier.entry("task") if earlier is not None else {}
+    if any(before.get(part, now.data["task"][part]) != now.data["task"][part] for part in parts):
+        then, found = ([task.get(part) for part in parts] for task in (before, now.data["task"]))
+        raise ValueError(
+            f"the run in {folder} was started with {then} examples to train, validate and test on, got {found}: restore the "
+            "data, or delete the folder to start over"
+        )

@@ -30,7 +30,7 @@ Paper = tuple[float, float | None]
 class Choice:
     """A setting that is chosen by the validation result of short trainings, one per value, with the first seed."""
 
-    option: str
+    option: str  # of its schedule, or lr
     values: tuple[float, ...]
     epochs: int
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -175,8 +175,4 @@ def _plain(name: str, options: Any) -> Any:
 
 
 def _in_brackets(options: Mapping[str, Any]) -> str:
-    return f" ({', '.join(_pairs(options.items()))})" if options else ""
-
-
-def _pairs(items: Iterable[tuple[str, Any]]) -> list[str]:
-    return [f"{key} {value}" for key, value in items]
+    return f" ({', '.join(f'{name} {value}' for name, value in options.items())})" if options else ""

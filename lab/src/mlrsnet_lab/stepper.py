@@ -15,8 +15,7 @@ from mlrsnet_lab.capture import WARM_UP
 from mlrsnet_lab.feeds import Score, open_data
 from mlrsnet_lab.graphs import Graphs
 from mlrsnet_lab.methods import Setting
-from mlrsnet_lab.parallel import in_parallel
-from mlrsnet_lab.processes import ALONE, Processes
+from mlrsnet_lab.processes import ALONE, Processes, in_parallel
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.starts import Start
 from mlrsnet_lab.trace import Trace

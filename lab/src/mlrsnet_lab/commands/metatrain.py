@@ -1,10 +1,16 @@
-"""`mlrsnet metatrain`."""
+"""`mlrsnet metatrain`: a bar, and for whole trainings the LRs and the gaps to hand-designed schedules."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from mlrsnet.cli.parser import Parser
 from mlrsnet_lab import checks
+from mlrsnet_lab.board import Board
 from mlrsnet_lab.commands.options import (
     DATASET,
     add_data,
@@ -13,11 +19,15 @@ from mlrsnet_lab.commands.options import (
     add_field,
     add_tensorboard,
     given,
-    screen,
     settings,
+    together,
 )
-from mlrsnet_lab.commands.together import together
-from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, make_meta_spec
+from mlrsnet_lab.commands.progress import Bar, bars
+from mlrsnet_lab.horizon import Comparison, HorizonTrainer
+from mlrsnet_lab.meta_board import MetaTrainingBoard
+from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, MetaSpec, make_meta_spec
+from mlrsnet_lab.meta_training import before_this_process, learn_greedy, learn_horizon
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 OWN: dict[str, dict[str, str]] = {
@@ -108,7 +118,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if objective != "horizon" and (chosen.executor.name != "local" or chosen.executor.jobs is not None):
         raise ValueError("--executor and --jobs belong to --objective horizon, got --objective greedy: leave one out")
     with together(arguments.device):
-        screen("metatrain").show_metatrain(spec, arguments.out, chosen)
+        show_metatrain(spec, arguments.out, chosen)
 
 
 def _preset(arguments: argparse.Namespace) -> str | None:
@@ -142,3 +152,82 @@ def _classes(text: str) -> list[int]:
             f"--classes must be digits written together, such as 01234, or numbers with commas, got {text!r}"
         )
     return [int(part) for part in parts]
+
+
+def show_metatrain(spec: MetaSpec, out: Path, settings: Settings) -> None:
+    """Learn a schedule into `out` with a progress bar; end with its card."""
+    try:
+        if isinstance(spec, GreedySpec):
+            _show_greedy(spec, out, settings)
+        else:
+            _show_horizon(spec, out, settings)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command continues where it stopped") from None
+
+
+def _events(out: Path) -> Path:
+    return out.with_name(out.name + ".tensorboard")
+
+
+def _show_greedy(spec: GreedySpec, out: Path, settings: Settings) -> None:
+    with bars(Console()) as progress:
+        watchers = [Bar(progress, "learning"), *([Board(_events(out))] if settings.tensorboard else [])]
+        schedule, record = learn_greedy(spec, out, settings, watchers=watchers)
+    print(schedule.describe())
+    print(f"LR           {_in_words(record.trace['lr'])}")
+    print(f"\nschedule: {out}")
+
+
+def _show_horizon(spec: HorizonSpec, out: Path, settings: Settings) -> None:
+    with bars(Console()) as progress, _board(_events(out) if settings.tensorboard else None) as events:
+        bar = MetaTrainingBar(progress, "learning", events)
+        schedule, record = learn_horizon(spec, out, settings, on_generation=bar)
+    print(schedule.describe())
+    print(f"\nschedule: {out}\nrecord:   {record}")
+
+
+@contextmanager
+def _board(folder: Path | None) -> Iterator[MetaTrainingBoard | None]:
+    board = MetaTrainingBoard(folder) if folder else None
+    try:
+        yield board
+    finally:
+        if board is not None:
+            board.close()
+
+
+class MetaTrainingBar:
+    """A bar counted in generations, with one line above it for every comparison."""
+
+    def __init__(self, progress: Progress, title: str, board: MetaTrainingBoard | None = None) -> None:
+        self.progress, self.title, self.board = progress, title, board
+        self.task: TaskID | None = None
+        self.shown = 0
+
+    def __call__(self, trainer: HorizonTrainer) -> None:
+        """Update it after a generation."""
+        line = trainer.history[-1]
+        if self.task is None:
+            self.task = self.progress.add_task(self.title, total=trainer.evolution.generations, now="")
+            self.shown = before_this_process(trainer)
+        for found in trainer.comparisons[self.shown :]:
+            self.progress.console.print(comparison_line(found), markup=False, highlight=False, soft_wrap=True)
+        self.shown = len(trainer.comparisons)
+        self.progress.update(
+            self.task, completed=line.number, now=f"fitness {line.fitness:.3f} horizon {line.total_steps}"
+        )
+        if self.board is not None:
+            self.board(trainer)
+
+
+def comparison_line(found: Comparison) -> str:
+    """A comparison in one line. The LRs it is compared with were chosen on the same tasks."""
+    gaps = ", ".join(f"{kind} {100 * found.gap(kind):+.1f} %" for kind in found.tuned)
+    return (
+        f"generation {found.number:4d}  gap to the best LR of {gaps}; to the oracle of each task "
+        f"{100 * found.gap(oracle=True):+.1f} %  LR {_in_words(found.lrs)}"
+    )
+
+
+def _in_words(lrs: list[float]) -> str:
+    return f"{lrs[0]:.3g} at the start, {lrs[len(lrs) // 2]:.3g} halfway, {lrs[-1]:.3g} at the end"

@@ -1,13 +1,17 @@
 """Options that several commands share."""
 
 import argparse
-import importlib
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.executors import Executor
+from mlrsnet_lab.processes import joined
+from mlrsnet_lab.settings import Settings
 
 DATASET = "data: a name such as cifar10, an .npz file or a folder of pictures"
 
@@ -35,10 +39,12 @@ def add_data(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_executor(command: argparse.ArgumentParser, what: str) -> "argparse._ArgumentGroup":
+def add_executor(command: argparse.ArgumentParser, what: str) -> Any:
     """`--executor NAME` and what belongs to it; `what` is made at once. Returns the group of options."""
     group = command.add_argument_group("where the work is done")
-    group.add_argument("--executor", metavar="NAME", default="local", help="local or ray, a cluster (default: local)")
+    group.add_argument(
+        "--executor", metavar="NAME", default=Executor.name, help="local or ray, a cluster (default: local)"
+    )
     group.add_argument(
         "--jobs",
         metavar="N",
@@ -46,7 +52,11 @@ def add_executor(command: argparse.ArgumentParser, what: str) -> "argparse._Argu
         help=f"{what} at once (default: one per GPU here, or one without a GPU; on Ray what there is room for)",
     )
     group.add_argument(
-        "--retries", metavar="N", type=int, default=3, help="tries again when a process dies (default: %(default)s)"
+        "--retries",
+        metavar="N",
+        type=int,
+        default=Executor.retries,
+        help="tries again when a process dies (default: %(default)s)",
     )
     group.add_argument(
         "--address", metavar="ADDRESS", help="of the Ray cluster, such as auto (default: start one on this machine)"
@@ -58,11 +68,8 @@ def add_executor(command: argparse.ArgumentParser, what: str) -> "argparse._Argu
     return group
 
 
-def settings(arguments: argparse.Namespace) -> "Settings":
+def settings(arguments: argparse.Namespace) -> Settings:
     """What the options of this module were given, as far as the command has them."""
-    from mlrsnet_lab.executors import Executor
-    from mlrsnet_lab.settings import Settings
-
     given = vars(arguments)
     if "executor" in given:
         given = given | {"name": given["executor"]}
@@ -92,9 +99,12 @@ def given(arguments: argparse.Namespace, names: Any) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
 
 
-def screen(command: str) -> Any:
-    """What shows a command on a terminal, or an error that says what to install."""
-    try:
-        return importlib.import_module(f"mlrsnet_lab.screen.{command}")
-    except ImportError as error:
-        raise ImportError(f"{command} needs {error.name}, which is not installed: pip install mlrsnet-lab") from None
+@contextmanager
+def together(device: str) -> Iterator[None]:
+    """Inside, the processes of `torchrun -m mlrsnet ...` train together. Only the first one prints and warns."""
+    with joined(device) as processes, ExitStack() as stack:
+        if not processes.is_first:
+            stack.enter_context(redirect_stdout(io.StringIO()))
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+        yield

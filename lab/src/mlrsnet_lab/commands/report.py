@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from mlrsnet.cli.parser import Parser
-from mlrsnet_lab.commands.options import add_out, screen
+from mlrsnet_lab.commands.options import add_out
+from mlrsnet_lab.report import write_report
 
 
 def add(report: Parser) -> None:
@@ -15,4 +16,5 @@ def add(report: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    screen("report").show_report(arguments.folder, arguments.out)
+    for path in write_report(arguments.folder, arguments.out):
+        print(f"report: {path}")

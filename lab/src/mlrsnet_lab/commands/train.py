@@ -13,12 +13,16 @@ from mlrsnet_lab.commands.options import (
     add_out,
     add_tensorboard,
     given,
-    screen,
     settings,
+    together,
 )
-from mlrsnet_lab.commands.together import together
+from mlrsnet_lab.commands.progress import show_outcome
+from mlrsnet_lab.folders import run_folder
 from mlrsnet_lab.overrides import NAMED, Option, make_spec
+from mlrsnet_lab.records import Record
+from mlrsnet_lab.several import train_all
 from mlrsnet_lab.spec import RunSpec
+from mlrsnet_lab.watch import Planned, Watcher
 
 FIELDS = {
     "task": DATASET,
@@ -70,8 +74,19 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.show:
         print(spec.to_json())
         return
+    folder = arguments.out or run_folder(spec)
     with together(arguments.device):
-        screen("train").show_train(spec, arguments.out, settings(arguments))
+        planned = [Planned(spec, folder, "training")]
+        show_outcome(folder, settings(arguments), lambda watched: train_all(planned, watched), DataSizes())
+
+
+class DataSizes(Watcher):
+    """Prints how much data there is, above the bar."""
+
+    def begin(self, record: Record, step: int, total_steps: int) -> None:
+        """Print the size of each part."""
+        task = record.data["task"]
+        print(", ".join(f"{task[part]:,} {part}" for part in ("train", "val", "test")))
 
 
 def _option(text: str) -> Option:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from mlrsnet_lab.devices import resolve
-from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, Place, Raised, Returned, Told, Work
+from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, News, Place, Raised, Returned, Work
 from mlrsnet_lab.signals import PoliteStop
 
 RETRIES = 3
@@ -144,7 +144,7 @@ class Crew:
             work = self.running.get(number)
             if work is None:
                 return
-            if isinstance(message, Told):
+            if isinstance(message, News):
                 hear(work, message.event)
                 return
             if isinstance(message, Begun | Died):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mlrsnet_lab.executors.crew import Deliver
-from mlrsnet_lab.executors.work import Begun, Died, Place, Told, Work, answer
+from mlrsnet_lab.executors.work import Begun, Died, News, Place, Work, answer
 
 CONTEXT = get_context("spawn")
 """A forked process cannot use CUDA, and inherits locks."""
@@ -111,7 +111,7 @@ def _serve(connection: Any, device: str, threads: int) -> None:
         while True:
             function, arguments = connection.recv()
             send(Begun(f"process {os.getpid()}"))
-            send(answer(function, arguments, Place(device, lambda event: send(Told(event)))))
+            send(answer(function, arguments, Place(device, lambda event: send(News(event)))))
     except EOFError:
         return
 

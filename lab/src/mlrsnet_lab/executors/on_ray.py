@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mlrsnet_lab.executors.crew import Deliver
-from mlrsnet_lab.executors.work import Answer, Begun, Died, Place, Raised, Told, Work, answer
+from mlrsnet_lab.executors.work import Answer, Begun, Died, News, Place, Raised, Work, answer
 
 LONGEST_REASON = 300
 """Letters of Ray's error messages, which end with what matters."""
@@ -63,9 +63,9 @@ class Worker:
     def do(self, function: Any, arguments: tuple[Any, ...]) -> Answer:
         """Do one piece of work."""
         self._put(Begun(f"{socket.gethostname()}, process {os.getpid()}"))
-        return answer(function, arguments, Place(self.device, lambda event: self._put(Told(event))))
+        return answer(function, arguments, Place(self.device, lambda event: self._put(News(event))))
 
-    def _put(self, message: Begun | Told) -> None:
+    def _put(self, message: Begun | News) -> None:
         """Send it and wait until it has arrived, so that nothing is told after the end."""
         ray = need_ray()
         try:

@@ -46,7 +46,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Told:
+class News:
     """The work told something."""
 
     event: Any
@@ -78,7 +78,7 @@ class Died:
     reason: str
 
 
-Message = Begun | Told | Returned | Raised | Stopped | Died
+Message = Begun | News | Returned | Raised | Stopped | Died
 Answer = Returned | Raised | Stopped
 
 

@@ -1,38 +1,31 @@
-"""Recipes by name. A new recipe is one file, and one line here."""
+"""Recipes by name. A new recipe is one file, and its name here; the file is loaded when the recipe is asked for."""
 
-from mlrsnet_lab.recipes import (
-    ablation,
-    adam,
-    attribution,
-    epochs,
-    fig1,
-    horizon,
-    imagenet,
-    larger,
-    lstm_or_mlp,
-    meta_tasks,
-    networks,
-    phases,
-    proof,
-    sensitivity,
-    table1,
-    table2,
-    table3,
-    table5,
-    table6,
-    theory,
-    time,
-    transfer,
-    universal_lstm,
-    width,
+from collections import UserDict
+from importlib import import_module
+from typing import Any
+
+from mlrsnet_lab.sheets import SCALES, Average, Cell, Choice, Figure, Grid, Recipe, Sheet
+
+DEMO = "demo"
+TABLES = ("table1", "table2", "table3", "table5", "table6")
+FIGURES = (
+    *("fig1", "ablation", "phases", "epochs", "transfer", "networks"),
+    *("imagenet", "meta-tasks", "time", "width", "lstm-or-mlp", "adam"),
 )
-from mlrsnet_lab.sheets import SCALES, Cell, Choice, Recipe, Sheet
+OURS = ("sensitivity", "attribution", "horizon", "universal-lstm", "proof", "larger")
 
-FIGURES = (fig1, ablation, phases, epochs, transfer, networks, imagenet, meta_tasks, time, width, lstm_or_mlp, adam)
-TABLES = (table1, table2, table3, table5, table6)
-OURS = (sensitivity, attribution, horizon, universal_lstm, proof, larger)
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (*TABLES, *FIGURES, *OURS)}
-STUDIES: dict[str, Recipe] = {theory.RECIPE.name: theory.RECIPE}
-"""What is computed, not trained."""
 
-__all__ = ["RECIPES", "SCALES", "STUDIES", "Cell", "Choice", "Recipe", "Sheet"]
+class Recipes(UserDict[str, Any]):
+    """Recipes by name, each loaded from its file when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Recipe:
+        """The recipe."""
+        if self.data[name] is None:
+            self.data[name] = import_module(f"{__name__}.{name.replace('-', '_')}").RECIPE
+        found: Recipe = self.data[name]
+        return found
+
+
+RECIPES = Recipes(dict.fromkeys((*TABLES, *FIGURES, *OURS, "theory", DEMO)))
+
+__all__ = ["DEMO", "RECIPES", "SCALES", "Average", "Cell", "Choice", "Figure", "Grid", "Recipe", "Sheet"]

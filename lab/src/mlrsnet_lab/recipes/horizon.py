@@ -5,46 +5,24 @@
 decays warm up over 5 % of the training and end at 0, from each LR of a grid. Plain SGD, batch 128, weight decay 5e-4.
 """
 
-from dataclasses import dataclass, replace
-
-from mlrsnet_lab.recipes.rows import WARMUP
+from mlrsnet_lab.recipes.rows import decays, named
 from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 SCHEDULE = "cifar10-patches"
-KINDS = ("cosine", "linear")
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a scale changes."""
-
-    column: str
-    task: str
-    model: str
-    epochs: int
-    batch_size: int = 128
-
-
 SCALES = {
-    "smoke": Setup("Digits", "digits", "small_cnn", epochs=5, batch_size=32),
-    "short": Setup("CIFAR-10", "cifar10", "resnet18", epochs=30),
-    "paper": Setup("CIFAR-10", "cifar10", "resnet18", epochs=200),
+    "smoke": ("Digits", RunSpec(task="digits", model="small_cnn", epochs=5, batch_size=32)),
+    "short": ("CIFAR-10", RunSpec(task="cifar10", model="resnet18", epochs=30, batch_size=128)),
+    "paper": ("CIFAR-10", RunSpec(task="cifar10", model="resnet18", epochs=200, batch_size=128)),
 }
 
 
 def cells(scale: str) -> list[Cell]:
     """The learned schedule, and both decays at every LR of the grid."""
-    chosen = SCALES[scale]
-    base = RunSpec(task=chosen.task, model=chosen.model, epochs=chosen.epochs, batch_size=chosen.batch_size)
-    learned = replace(base, schedule="learned", schedule_options={"schedule": SCHEDULE})
-    decays = {
-        f"{kind.capitalize()} {lr:g}": replace(base, schedule=kind, schedule_options=WARMUP, lr=lr)
-        for kind in KINDS
-        for lr in GRID
-    }
-    return [Cell(row, chosen.column, spec) for row, spec in {"Full horizon": learned, **decays}.items()]
+    column, base = SCALES[scale]
+    rows = decays(base, {f"{lr:g}": lr for lr in GRID})
+    return [named("Full horizon", column, base, SCHEDULE), *(Cell(row, column, spec) for row, spec in rows.items())]
 
 
 RECIPE = Recipe(

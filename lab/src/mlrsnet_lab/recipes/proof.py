@@ -4,11 +4,13 @@ Decays with 5 % warm-up are tried at 0.03 to 100 times the usual LR, and chosen 
 defaults: nothing of them is tuned. Scale short needs no GPU: 18 tasks, seconds per training. Scale paper is for one.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from mlrsnet.files import hub
 from mlrsnet.files.names import SUFFIX
+from mlrsnet_lab.recipes import rows
 from mlrsnet_lab.recipes.proof_tasks import TASKS, ProofTask
 from mlrsnet_lab.recipes.rows import WARMUP, named
 from mlrsnet_lab.sheets import Cell, Recipe
@@ -25,7 +27,6 @@ VALIDATED, LEAST_EPOCHS = "Universal, validated", 5
 
 UNTOLD = "Universal, without losses"
 
-KINDS = ("cosine", "linear")
 TIMES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """The grid of the decays, in multiples of the task's usual LR."""
 
@@ -40,15 +41,9 @@ def cells(scale: str) -> list[Cell]:
     return [cell for task in TASKS[scale] for cell in _cells(task)]
 
 
-def decays(task: ProofTask) -> dict[str, RunSpec]:
-    """Cosine and linear, at every LR of the grid."""
-    return {
-        f"{kind.capitalize()} {times:g}x": replace(
-            task.spec, schedule=kind, schedule_options=WARMUP, lr=float(f"{times * task.lr:g}")
-        )
-        for kind in KINDS
-        for times in TIMES
-    }
+def decays(task: ProofTask, grid: Sequence[float] = TIMES) -> dict[str, RunSpec]:
+    """Cosine and linear, at every LR of a grid of multiples of the usual one."""
+    return rows.decays(task.spec, {f"{times:g}x": float(f"{times * task.lr:g}") for times in grid})
 
 
 def rivals(task: ProofTask) -> dict[str, RunSpec]:

@@ -5,7 +5,7 @@ multiplies by 0.95 per epoch, SGDR's cycles are 10, 20, 40, ... epochs; Adam is 
 shrink all of it together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,6 +135,18 @@ COSINE, WARMUP = "Cosine, warm-up", {"warmup": 0.05}
 def cosine(base: RunSpec, column: str, row: str = COSINE) -> Cell:
     """A row that the paper does not have: warm-up to the LR, then half a cosine down to 0."""
     return Cell(row, column, replace(base, schedule="cosine", schedule_options=WARMUP))
+
+
+KINDS = ("cosine", "linear")
+
+
+def decays(base: RunSpec, lrs: Mapping[str, float]) -> dict[str, RunSpec]:
+    """Cosine and linear after a warm-up, from each of these LRs, by its name."""
+    return {
+        f"{kind.capitalize()} {name}": replace(base, schedule=kind, schedule_options=WARMUP, lr=lr)
+        for kind in KINDS
+        for name, lr in lrs.items()
+    }
 
 
 READY_MADE = {"Authors' checkpoints": "official", "Universal LSTM": "universal-lstm"}

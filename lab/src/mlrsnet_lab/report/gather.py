@@ -1,10 +1,10 @@
 """What lies below a folder: runs, the recipes they belong to, and what could not be read."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet_lab import records
@@ -13,7 +13,8 @@ from mlrsnet_lab.report.numbers import Stat, number
 from mlrsnet_lab.report.runs import Run, read, table
 from mlrsnet_lab.sheets import Average, Cell, Figure, Grid, Sheet
 
-T = TypeVar("T")
+Place = tuple[Path, str, str]
+"""Of runs: the folder of their recipe, its name and scale."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,6 @@ class Gathered:
     sheets: list[tuple[Sheet, list[Run]]]
     loose: list[Run]
     unreadable: list[tuple[str, str]]
-    computed: list[Sheet]
 
 
 def gather(root: Path) -> Gathered:
@@ -33,22 +33,16 @@ def gather(root: Path) -> Gathered:
     if not folders and not files[STUDY]:
         raise ValueError(f"there is no run below {root}: pass a folder that `mlrsnet train` or `reproduce` has written")
     unreadable: list[tuple[str, str]] = []
-    plans = dict(_read_all(root, files[RECIPE], parse, unreadable))
-    computed = [found for _, found in _read_all(root, files[STUDY], parse_study, unreadable)]
-    runs = list(_runs(root, folders, unreadable))
-    groups: dict[tuple[Path, str, str], list[Run]] = {
-        (folder, plan.name, plan.scale): [] for folder, plan in plans.items()
-    }
-    loose = []
-    for run in runs:
+    plans = dict(_sheets(root, files[RECIPE], unreadable))
+    groups: dict[Place, list[Run]] = {(folder, plan.name, plan.scale): [] for folder, plan in plans.items()}
+    loose: list[Run] = []
+    for run in _runs(root, folders, unreadable):
         key = _home(root, run, plans)
-        if key is None:
-            loose.append(run)
-        else:
-            groups.setdefault(key, []).append(run)
+        (loose if key is None else groups.setdefault(key, [])).append(run)
     pairs = [(_plan_of(key, plans), group) for key, group in groups.items()]
+    pairs += [(study, []) for _, study in _sheets(root, files[STUDY], unreadable)]
     pairs.sort(key=lambda pair: _in_order(pair[0]))
-    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable), computed)
+    return Gathered(root.resolve().name, pairs, loose, sorted(unreadable))
 
 
 def _runs(root: Path, folders: list[Path], unreadable: list[tuple[str, str]]) -> Iterator[Run]:
@@ -68,9 +62,7 @@ def _files(root: Path) -> dict[str, list[Path]]:
     return {name: sorted(paths) for name, paths in found.items()}
 
 
-def _read_all(
-    root: Path, paths: list[Path], parse: Callable[[Any], T], unreadable: list[tuple[str, str]]
-) -> Iterator[tuple[Path, T]]:
+def _sheets(root: Path, paths: list[Path], unreadable: list[tuple[str, str]]) -> Iterator[tuple[Path, Sheet]]:
     for path in paths:
         try:
             yield path.parent, parse(read_json(path))
@@ -83,7 +75,7 @@ def _reason(error: Exception, root: Path) -> str:
     return reason(error).replace(f"{root}/", "")
 
 
-def _home(root: Path, run: Run, plans: dict[Path, Sheet]) -> tuple[Path, str, str] | None:
+def _home(root: Path, run: Run, plans: dict[Path, Sheet]) -> Place | None:
     """The plan a run belongs to; a run of another scale in the same folder is kept apart."""
     name = run.labels.get("recipe")
     if name is None or not {"row", "column"} <= run.labels.keys():
@@ -95,7 +87,7 @@ def _home(root: Path, run: Run, plans: dict[Path, Sheet]) -> tuple[Path, str, st
     return root, name, run.labels.get("scale", "")
 
 
-def _plan_of(key: tuple[Path, str, str], plans: dict[Path, Sheet]) -> Sheet:
+def _plan_of(key: Place, plans: dict[Path, Sheet]) -> Sheet:
     folder, name, scale = key
     known = plans.get(folder)
     if known is not None and (known.name, known.scale) == (name, scale):
@@ -110,34 +102,27 @@ def _in_order(plan: Sheet) -> tuple[list[tuple[int, str]], str]:
 
 
 def parse(data: Any) -> Sheet:
-    """The sheet of a recipe.json; one ValueError if it is not one."""
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise ValueError(f"{RECIPE} has no name: run `mlrsnet reproduce` again, which writes it again")
-    return replace(
-        _opening(data["name"], data),
+    """The sheet of a recipe.json or study.json; one ValueError if it is not one."""
+    named = table(data)
+    name = named.get("name", named.get("title"))
+    if not isinstance(name, str):
+        raise ValueError("it has no name: run `mlrsnet reproduce` again, which writes it again")
+    scale, title, claim = (str(data.get(key) or "") for key in ("scale", "title", "claim"))
+    grids = [_grid(one) for one in _objects(data, "grids") if _list(one, "columns")]
+    return Sheet(
+        name,
+        scale,
+        title or name,
+        claim,
+        notes=tuple(map(str, _list(data, "notes"))),
         seeds=_list(data, "seeds"),
         paper_setting=str(data.get("paper_setting") or ""),
-        cells=[_cell(one) for one in map(table, _list(data, "cells"))],
-        averages=[_average(one) for one in map(table, _list(data, "averages"))],
+        cells=[_cell(one) for one in _objects(data, "cells")],
+        averages=[_average(one) for one in _objects(data, "averages")],
+        grids=grids,
+        figures=[_figure(one) for one in _objects(data, "figures")],
+        made=data if grids else {},
     )
-
-
-def parse_study(data: Any) -> Sheet:
-    """The sheet of a study.json; one ValueError if it is not one."""
-    if not isinstance(data, dict) or not isinstance(data.get("title"), str):
-        raise ValueError(f"{STUDY} has no title: run `mlrsnet reproduce` again, which writes it again")
-    grids, figures = (map(table, _list(data, key)) for key in ("grids", "figures"))
-    return replace(
-        _opening(str(data.get("name")), data),
-        grids=[_grid(one) for one in grids if _list(one, "columns")],
-        figures=[_figure(one) for one in figures],
-        made=data,
-    )
-
-
-def _opening(name: str, data: dict[str, Any]) -> Sheet:
-    scale, title, claim = (str(data.get(key) or "") for key in ("scale", "title", "claim"))
-    return Sheet(name, scale, title or name, claim, tuple(map(str, _list(data, "notes"))))
 
 
 def _cell(one: dict[str, Any]) -> Cell:
@@ -172,3 +157,7 @@ def _paper(paper: Any) -> Stat | None:
 def _list(data: dict[str, Any], key: str) -> list[Any]:
     value = data.get(key)
     return value if isinstance(value, list) else []
+
+
+def _objects(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    return [table(one) for one in _list(data, key)]

@@ -1,10 +1,11 @@
 """A table as columns of text, for the page and for Markdown."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from mlrsnet_lab.report.numbers import NOTHING, difference_text, metric_stat, short_stat
-from mlrsnet_lab.report.tables import Section, Table
-from mlrsnet_lab.sheets import Sheet
+from mlrsnet_lab.report.numbers import NOTHING, difference_text, metric_stat, number, short_stat, short_text
+from mlrsnet_lab.report.tables import Table
+from mlrsnet_lab.sheets import Grid, Sheet
 
 HOW_TO_READ = (
     "The test result of the last epoch counts: mean ± sample standard deviation over the runs that have ended; other runs are "
@@ -44,6 +45,32 @@ def columns(table: Table) -> list[Column]:
     return [*every[:2], *(column for column in every[2:] if set(column.cells) - {NOTHING})]
 
 
+def grid_columns(grid: Grid) -> list[Column]:
+    """A table that was computed, as columns of text."""
+    found = []
+    for place, title in enumerate(grid.columns):
+        values = [row[place] if place < len(row) else None for row in grid.rows]
+        numeric = all(value is None or number(value) is not None for value in values)
+        found.append(Column(title, [_text(value) for value in values], numeric))
+    return found
+
+
+def _text(value: Any) -> str:
+    """
+    >>> [_text(value) for value in (True, False, 300, 0.5, 0.012345, "words", None)]
+    ['yes', 'no', '300', '0.5', '0.0123', 'words', '-']
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    found = number(value)
+    if found is None:
+        return NOTHING
+    exact = f"{found:,.10g}"
+    return exact if len(exact) <= len("100,000") else short_text(found)
+
+
 def remarks(table: Table) -> list[tuple[str, str]]:
     """(row, remark) of everything that a reader must know about the numbers."""
     return [(row.name, remark) for row in table.rows for remark in row.remarks]
@@ -61,6 +88,6 @@ def describe(table: Table) -> str:
     return f"{title.capitalize()}, {better} is better.{how}{shared}"
 
 
-def heading(section: Section | Sheet) -> str:
+def heading(sheet: Sheet) -> str:
     """Its title, and its scale if there is one."""
-    return f"{section.title} [scale: {section.scale}]" if section.scale else section.title
+    return f"{sheet.title} [scale: {sheet.scale}]" if sheet.scale else sheet.title

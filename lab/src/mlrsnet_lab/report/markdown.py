@@ -2,10 +2,8 @@
 
 import re
 
-from mlrsnet_lab.report import studies
-from mlrsnet_lab.report.layout import HOW_TO_READ, Column, columns, describe, heading, remarks
-from mlrsnet_lab.report.tables import Report, Section, Table
-from mlrsnet_lab.sheets import Sheet
+from mlrsnet_lab.report.layout import HOW_TO_READ, Column, columns, describe, grid_columns, heading, remarks
+from mlrsnet_lab.report.tables import Report, Section
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -16,8 +14,6 @@ def markdown(report: Report) -> str:
     parts = [f"# Runs in {escape(report.name)}", "\n".join(facts), HOW_TO_READ if report.runs else ""]
     for section in report.sections:
         parts += _section(section)
-    for study in report.studies:
-        parts += _study(study)
     if report.unreadable:
         lines = [f"- {escape(place)}: {escape(reason)}" for place, reason in report.unreadable]
         parts += ["## Could not be read", "\n".join(lines)]
@@ -37,21 +33,12 @@ def _section(section: Section) -> list[str]:
     notes = "\n".join(f"- {escape(note)}" for note in section.notes)
     parts = [f"## {escape(heading(section))}", escape(section.claim), escape(section.warning), notes]
     for table in section.tables:
-        parts += [f"### {escape(table.title)}", escape(describe(table)), *map(escape, table.notes), _table(table)]
+        parts += [f"### {escape(table.title)}", escape(describe(table)), *map(escape, table.notes)]
+        parts.append(_lines(columns(table)))
         parts.append("\n".join(f"- {escape(row)}: {escape(remark)}" for row, remark in remarks(table)))
+    for grid in section.grids:
+        parts += [f"### {escape(grid.title)}", escape(grid.note), _lines(grid_columns(grid))]
     return parts
-
-
-def _study(study: Sheet) -> list[str]:
-    notes = "\n".join(f"- {escape(note)}" for note in study.notes)
-    parts = [f"## {escape(heading(study))}", escape(study.claim), notes]
-    for grid in study.grids:
-        parts += [f"### {escape(grid.title)}", escape(grid.note), _lines(studies.columns(grid))]
-    return parts
-
-
-def _table(table: Table) -> str:
-    return _lines(columns(table))
 
 
 def _lines(shown: list[Column]) -> str:

@@ -7,13 +7,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from mlrsnet_lab.report import layout, studies
-from mlrsnet_lab.report.marks import dashes, ink, place, span
-from mlrsnet_lab.report.numbers import count_text, metric_text
-from mlrsnet_lab.report.pictures import Panel, Picture, meta_training, render, training, width
-from mlrsnet_lab.report.styles import Style, styles
+from mlrsnet_lab.report import layout, numbers, pictures, styles
+from mlrsnet_lab.report.pictures import Panel
+from mlrsnet_lab.report.styles import Style
 from mlrsnet_lab.report.tables import Report, Section, Table
-from mlrsnet_lab.sheets import Sheet
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """With it the browser refuses anything from another place."""
@@ -22,37 +19,13 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 def page(report: Report) -> str:
     """The whole page; the same report gives the same text."""
     templates = Environment(loader=PackageLoader("mlrsnet_lab", "report"), autoescape=True, trim_blocks=True)
+    style = Markup(Path(__file__).with_name("page.css").read_text())
     templates.globals.update(
-        columns=layout.columns,
-        count_text=count_text,
-        dashes=dashes,
-        describe=layout.describe,
-        grid_columns=studies.columns,
-        heading=layout.heading,
-        how_to_read=layout.HOW_TO_READ,
-        in_lines=in_lines,
-        ink=ink,
-        meta_training=meta_training,
-        metric_text=metric_text,
-        panels=studies.panels,
-        place=place,
-        policy=POLICY,
-        rendered=rendered,
-        shared=shared,
-        span=span,
-        style=Markup(Path(__file__).with_name("page.css").read_text()),
-        styles_of=styles_of,
-        training=training,
-        whose=whose,
-        width=width,
+        layout=layout, numbers=numbers, pictures=pictures, styles=styles, policy=POLICY, style=style
     )
-    looks = styles(table.rows for section in report.sections for table in section.tables)
+    templates.globals.update(in_lines=in_lines, shared=shared, styles_of=styles_of, whose=whose)
+    looks = styles.styles(table.rows for section in report.sections for table in section.tables)
     return templates.get_template("page.html.jinja").render(report=report, looks=looks).lstrip() + "\n"
-
-
-def rendered(panels: list[Panel]) -> list[Picture]:
-    """Their pictures."""
-    return [render(panel) for panel in panels]
 
 
 def styles_of(panels: list[Panel]) -> dict[str, Style]:
@@ -68,7 +41,7 @@ def shared(table: Table) -> list[tuple[str, str]]:
     return [(", ".join(names), remark) for remark, names in rows.items()]
 
 
-def whose(section: Section | Sheet) -> str:
+def whose(section: Section) -> str:
     """Who makes the claim."""
     return "The claim: " if any(note.startswith("Not in the paper") for note in section.notes) else "The paper: "
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mlrsnet_lab.report.curves import Curve, drawn, over_seeds
-from mlrsnet_lab.report.numbers import short_text
-from mlrsnet_lab.report.runs import ALONE_LOSS, Points, Run
-from mlrsnet_lab.report.styles import BLACK, Style
+from mlrsnet_lab.report.numbers import number, short_text
+from mlrsnet_lab.report.runs import ALONE_LOSS, Curve, Points, Run, over_seeds
+from mlrsnet_lab.report.styles import BLACK, OTHERS, Style
 from mlrsnet_lab.report.tables import Row, Table
+from mlrsnet_lab.sheets import Figure, Sheet
 
 SIZE = (4.3, 3.0)
 LARGEST_SVG = 120_000
@@ -82,7 +82,7 @@ def training(table: Table, styles: dict[str, Style]) -> list[Picture]:
         ),
         Panel("learning rate", _lines(table.rows, styles, Run.lr)),
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
@@ -101,7 +101,7 @@ def meta_training(table: Table, styles: dict[str, Style]) -> list[Picture]:
             f"each network of {rows[0].name} alone, LR / gamma at a loss of {ALONE_LOSS:g}", _alone(rows[0]), x="step"
         ),
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def _learns_a_network(run: Run) -> bool:
@@ -111,7 +111,7 @@ def _learns_a_network(run: Run) -> bool:
 
 def _alone(row: Row) -> list[Line]:
     """The networks of one run, from the first (light) to the last (black)."""
-    found = drawn(row)[0].alone() if row.runs else []
+    found = row.drawn[0].alone() if row.runs else []
     greys = [f"#{round(200 * (1 - place / max(len(found) - 1, 1))):02X}" for place in range(len(found))]
     curves = [over_seeds([points]) for points in found]
     return [
@@ -127,23 +127,45 @@ def width(table: Table, styles: dict[str, Style]) -> list[Picture]:
         Panel(title, _lines(table.rows, styles, lambda run, part=part: run.ray(part)), x="distance")  # type: ignore[misc]
         for title, part in (("training loss along random rays", "train"), ("test loss along random rays", "test"))
     ]
-    return [render(panel) for panel in panels if panel.lines]
+    return rendered(panels)
 
 
 def _lines(rows: list[Row], styles: dict[str, Style], series: Callable[[Run], Points]) -> list[Line]:
-    curves = [(row, over_seeds([series(run) for run in drawn(row)])) for row in rows]
+    curves = [(row, over_seeds([series(run) for run in row.drawn])) for row in rows]
     return [Line(row.name, styles[row.name], curve) for row, curve in curves if curve is not None]
+
+
+def panels(sheet: Sheet) -> list[Panel]:
+    """Pictures of what was computed; a name has the same style in all of them, and lines without points above 0 are left out."""
+    names = dict.fromkeys(name for one in sheet.figures for name in one.lines)
+    looks = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(names)}
+    return [_panel(one, looks) for one in sheet.figures]
+
+
+def _panel(one: Figure, looks: dict[str, Style]) -> Panel:
+    lines = []
+    for name, (x, y) in one.lines.items():
+        pairs = [(a, b) for a, b in zip(map(number, x), map(number, y), strict=False) if a and b and a > 0 and b > 0]
+        if pairs:
+            there, mean = np.array(pairs, dtype=np.float64).T
+            lines.append(Line(name, looks[name], Curve(there, mean, mean, mean)))
+    return Panel(one.title, lines, x=one.x, log_x=True)
+
+
+def rendered(panels: list[Panel]) -> list[Picture]:
+    """Pictures of those that have lines."""
+    return [render(panel) for panel in panels if panel.lines]
 
 
 def render(panel: Panel) -> Picture:
     """An SVG, or a PNG if the SVG is large; the same panel gives the same bytes."""
     try:
         import matplotlib
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure as Drawing
     except ImportError:
         raise ImportError("report needs matplotlib, which is not installed: pip install mlrsnet-lab") from None
     with matplotlib.rc_context(FIXED):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Drawing(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         _draw(axes, panel)
         kind, data = "svg+xml", _save(figure, format="svg", metadata={"Date": None, "Creator": None})

@@ -1,4 +1,4 @@
-"""A run as the report sees it: every value from its files is checked here, once."""
+"""A run as the report sees it: every value from its files is checked here, once; and curves over several seeds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ ALONE_LOSS, ALONE_STEPS = 5.0, 200
 """The paper's loss, and enough steps for a network to settle."""
 
 LONGEST_ERROR = 160
+MOST_POINTS = 500
+"""Of a curve: more than a panel has pixels."""
 
 
 @dataclass(frozen=True)
@@ -184,3 +186,26 @@ def points(pairs: Iterable[tuple[Any, Any]]) -> Points:
     array = np.array([(x, y) for x, y in numbers if x is not None and y is not None], dtype=np.float64).reshape(-1, 2)
     array = array[np.argsort(array[:, 0], kind="stable")]
     return array[:, 0], array[:, 1]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """At each x the mean, lowest and highest over the seeds that reached it."""
+
+    x: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def over_seeds(seeds: list[Points]) -> Curve | None:
+    """One curve from several; None if there is nothing to draw."""
+    there = [(x, y) for x, y in seeds if len(x)]
+    if not there:
+        return None
+    x = np.unique(np.concatenate([x for x, _ in there]))
+    x = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).round().astype(int))]
+    # Seeds may have been recorded at different steps, and some end early; beyond its end a seed is left out.
+    y = np.stack([np.interp(x, *one, left=np.nan, right=np.nan) for one in there])
+    with np.errstate(over="ignore"):  # a diverged run may end at 1e308
+        return Curve(x, np.nanmean(y, axis=0), np.nanmin(y, axis=0), np.nanmax(y, axis=0))

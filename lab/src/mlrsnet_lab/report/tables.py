@@ -1,7 +1,7 @@
 """Runs become sections, tables and rows: everything that the page says, without how it looks."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -42,6 +42,11 @@ class Row:
     def counted(self) -> list[Run]:
         """The runs whose numbers enter the means."""
         return [run for run in self.runs if run.counts]
+
+    @property
+    def drawn(self) -> list[Run]:
+        """The runs to draw: those that have ended, or all if none has."""
+        return [run for run in self.runs if run.record.ended] or self.runs
 
     @property
     def diverged(self) -> bool:
@@ -134,14 +139,10 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Section:
-    """One recipe, or the runs of none."""
+class Section(Sheet):
+    """The sheet of a recipe with tables of its runs, or of the runs of none."""
 
-    title: str
-    tables: list[Table]
-    scale: str = ""
-    claim: str = ""
-    notes: tuple[str, ...] = ()
+    tables: Sequence[Table] = ()
 
     @property
     def warning(self) -> str:
@@ -162,7 +163,6 @@ class Report:
     name: str
     sections: list[Section]
     unreadable: list[tuple[str, str]]
-    studies: list[Sheet]
 
     @property
     def runs(self) -> list[Run]:
@@ -178,7 +178,7 @@ class Report:
     @property
     def facts(self) -> dict[str, str]:
         """Where the numbers come from."""
-        data = [*(run.record.data for run in self.runs), *(study.made for study in self.studies)]
+        data = [*(run.record.data for run in self.runs), *(section.made for section in self.sections if section.made)]
         versions = [table(one.get("versions")) for one in data]
         found = {
             "runs": f"{len(self.runs)}: {self.statuses}" if self.runs else "",
@@ -194,8 +194,9 @@ def build(gathered: Gathered) -> Report:
     """The whole report, tables of recipes first."""
     sections = [_section(sheet, runs) for sheet, runs in gathered.sheets]
     if gathered.loose:
-        sections.append(Section("Other runs" if sections else "Runs", _of_loose(gathered.loose)))
-    return Report(gathered.name, sections, gathered.unreadable, gathered.computed)
+        title = "Other runs" if sections else "Runs"
+        sections.append(Section("", "", title, tables=_of_loose(gathered.loose)))
+    return Report(gathered.name, sections, gathered.unreadable)
 
 
 def newest(dates: Iterable[Any]) -> str:
@@ -220,7 +221,7 @@ def _section(sheet: Sheet, runs: list[Run]) -> Section:
     planned, there = (cell.column for cell in sheet.cells), (run.labels["column"] for run in runs)
     tables = [_column(sheet, column, runs) for column in dict.fromkeys((*planned, *there))]
     averages = [_averaged(sheet, average, runs) for average in sheet.averages]
-    return Section(sheet.title, [*averages, *tables], sheet.scale, sheet.claim, sheet.notes)
+    return Section(**vars(sheet), tables=[*averages, *tables])
 
 
 def _averaged(sheet: Sheet, average: Average, runs: list[Run]) -> Table:

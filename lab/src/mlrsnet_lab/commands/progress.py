@@ -1,6 +1,11 @@
-"""Trainings on a terminal: one progress bar each."""
+"""Trainings on a terminal: one progress bar each, and in the end a line each."""
 
 import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -9,8 +14,10 @@ from rich.table import Column
 
 from mlrsnet_lab.board import Board
 from mlrsnet_lab.executors import Counts
+from mlrsnet_lab.processes import launched
 from mlrsnet_lab.records import FINISHED, Record
 from mlrsnet_lab.settings import Settings
+from mlrsnet_lab.several import Outcome
 from mlrsnet_lab.watch import Planned, Watch, Watcher
 
 SHOWN = 12
@@ -107,3 +114,43 @@ class Bar(Watcher):
     def _update(self, **changes: Any) -> None:
         if self.task in self.progress.task_ids:  # not if it had to make room
             self.progress.update(self.task, **changes)
+
+
+def show_outcome(folder: Path, settings: Settings, make: Callable[[Settings], Outcome], *more: Watcher) -> None:
+    """Make runs in or below a folder with a progress bar each; end with a line for each, and with what failed."""
+    with _resumable(folder, settings), bars(Console()) as progress:
+        outcome = make(replace(settings, watch=watchers(progress, settings, *more)))
+    if outcome.records:
+        print("\n".join(run_lines(outcome.records)))
+    outcome.raise_failures()
+
+
+@contextmanager
+def _resumable(folder: Path, settings: Settings) -> Iterator[None]:
+    """On Ctrl-C, tell the command that continues."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if launched().count > 1:
+            raise KeyboardInterrupt("the same torchrun command continues where it stopped") from None
+        data = ["--data", str(settings.root)] if settings.root else []
+        command = shlex.join(["mlrsnet", "runs", "resume", str(folder), *data])
+        raise KeyboardInterrupt(f"continue with: {command}") from None
+
+
+def run_lines(found: Sequence[Record]) -> list[str]:
+    """A heading and one line per run: status, epochs, test metric of the last and the best epoch, folder.
+
+    The folder comes last and is never cut, so that it can be copied and other programs can search the lines.
+    """
+    lines = [f"{'status':11} {'epoch':>7} {'last':>7} {'best':>7}  run"]
+    for record in found:
+        epoch = f"{len(record.epochs)}/{record.spec.get('epochs', '?')}"
+        last, best = (number(record.result.get(key), ".2f") for key in ("last", "best"))
+        lines.append(f"{record.status:11} {epoch:>7} {last:>7} {best:>7}  {record.folder}")
+    return lines
+
+
+def number(value: Any, form: str) -> str:
+    """A number in this format; a dash if it is missing or not finite."""
+    return f"{value:{form}}" if isinstance(value, int | float) and math.isfinite(value) else "-"

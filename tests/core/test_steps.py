@@ -425,6 +425,18 @@ def test_without_any_matrix_all_tensors_count(shape, kind):
     assert torch.allclose(weight, torch.full_like(weight, 0.1), atol=0.05)
 
 
+def test_vectors_of_all_lengths_count_alike_where_only_they_are_trained(kind):
+    """As in fine-tuning the biases alone."""
+
+    def make(model, lr):
+        return Adam([layer.bias for layer in (model[0], model[2])], lr=lr)
+
+    model, other = network(), network()
+    optimizer, reference = make(model, kind()), make(other, 0.1)
+    LearnedLR(optimizer, total_steps=STEPS)
+    assert train(model, optimizer) == pytest.approx(train(other, reference, Reference(reference, 0.9).step), rel=1e-4)
+
+
 def test_vectors_beside_matrices_do_not_count():
     plain, scaled = network(), network()
     for layer in (scaled[0], scaled[2]):

@@ -56,7 +56,7 @@ def test_steps_whose_loss_is_not_told_or_0_do_not_count_as_losses(unread, tensor
 
 @pytest.mark.parametrize("tensor_lr", [False, True])
 def test_after_a_negative_loss_none_is_read(tensor_lr, on_device):
-    before = COURSE[:60] + [-0.1]
+    before = [*COURSE[:60], -0.1]
     silent = trained(before + [None] * 60, tensor_lr=tensor_lr)
     assert np.array_equal(trained([*before, *COURSE[:60]], tensor_lr=tensor_lr).history, silent.history)
     assert silent.status()["level"] < 1
@@ -86,6 +86,11 @@ def test_a_trained_network_takes_the_share_of_its_steps_by_which_its_loss_has_fa
 def test_one_lucky_batch_is_not_taken_for_a_fall():
     assert trained([1.0] * 100 + [0.5]).status()["level"] > 0.9
     assert shares([1.0] * 100 + [0.5], is_trained=True) == pytest.approx(1, rel=0.01)
+
+
+def test_a_fall_of_the_loss_is_believed_after_a_few_percent_of_the_training():
+    """Two thirds of it after a twentieth."""
+    assert trained([1.0] * 100 + [0.5] * (STEPS // 20)).status()["level"] == pytest.approx(1 - 0.5 * 2 / 3, abs=0.03)
 
 
 def test_one_spike_hides_nothing_that_follows():

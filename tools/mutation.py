@@ -2,12 +2,12 @@
 
     python -m pip install '.[mutation]'
     python -m tools.mutation            # writes results/mutation/mutation.json; 40 minutes on one core
-    python -m tools.mutation default    # those of one module only, as a list; no record
+    python -m tools.mutation again      # those that survived, after tests were added
 
-Torch is imported and the tests are collected once. Each mutant is then tried in a fork, by the tests that run its lines (`coverage`),
-quickest first, until one fails or `SECONDS` of tests have passed. Doctests are not among them, nor the LRs that an earlier core
-wrote down (`LEFT_OUT`): any change fails those, whether it matters or not. Where weights are spread over processes, coverage does
-not follow; a mutant of a function that speaks of them is tried by `PROCESSES` too, which import a changed copy of the library.
+Torch is imported and the tests are collected once. Each mutant is then tried in a fork, by the tests that run its lines
+(`coverage`), quickest first, until one fails or `SECONDS` of tests have passed. Doctests are not among them, nor the LRs that an
+earlier core wrote down (`LEFT_OUT`): any change fails those, whether it matters or not. Where weights are spread over processes,
+coverage does not follow; a mutant of a function that speaks of them is tried by `PROCESSES` too, which import a changed copy.
 
 `equivalent.json` lists by hand, with the reason, what no test can notice. mutmut was not taken since it leaves out decorated
 functions and constants of modules, nor cosmic-ray since it starts Python for each mutant.
@@ -16,6 +16,7 @@ functions and constants of modules, nor cosmic-ray since it starts Python for ea
 import inspect
 import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -56,12 +57,14 @@ class Trial:
         self.chosen, self.killers = chosen, dict[str, str]()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Called by pytest."""
         items = {item.nodeid: item for item in session.items}
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copytree(SOURCE, Path(folder) / "mlrsnet", ignore=shutil.ignore_patterns("__pycache__")))
             os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-            if not COVERED.exists():
-                forked(lambda: COVERED.write_text(json.dumps(learned(session))), 3600)
+            tests = json.loads(COVERED.read_text()) if COVERED.exists() else {"seconds": {}, "lines": {}}
+            new = [item for name, item in items.items() if name not in tests["seconds"]]
+            forked(lambda: COVERED.write_text(json.dumps(learned(new, tests))), 3600)
             tests = json.loads(COVERED.read_text())
             trying = [(mutant, covering(mutant, tests)) for mutant in self.chosen]
             self.killers = {
@@ -92,23 +95,22 @@ class Trial:
         return found
 
 
-def learned(session: pytest.Session) -> dict[str, Any]:
-    """Seconds of each test, and which tests run which lines."""
-    watch, seconds = coverage.Coverage(data_file=None, include=[str(SOURCE / "*")]), dict[str, float]()
+def learned(items: list[Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of each test, and which tests run which lines: what was known before, and of these tests."""
+    watch, seconds = coverage.Coverage(data_file=None, include=[str(SOURCE / "*")]), known["seconds"]
     watch.start()
-    for place, item in enumerate(session.items):
+    for place, item in enumerate(items):
         began = time.time()
         watch.switch_context(item.nodeid)
-        if not failure(session.items, place):  # one that fails anyway says nothing
-            seconds[item.nodeid] = round(time.time() - began, 4)
+        works = not failure(items, place)
+        seconds[item.nodeid] = round(time.time() - began, 4) if works else math.inf  # says nothing of a mutant
     watch.stop()
-    data, lines, places = watch.get_data(), dict[str, Any](), {test: place for place, test in enumerate(seconds)}
+    places, data = {test: place for place, test in enumerate(seconds)}, watch.get_data()
     for file in data.measured_files():
-        found = data.contexts_by_lineno(file)
-        lines[str(Path(file).relative_to(SOURCE))] = {
-            line: [places[one] for one in of if one in places] for line, of in found.items()
-        }
-    return {"seconds": seconds, "lines": lines}
+        lines = known["lines"].setdefault(str(Path(file).relative_to(SOURCE)), {})
+        for line, tests in data.contexts_by_lineno(file).items():
+            lines.setdefault(str(line), []).extend(places[test] for test in tests if test)
+    return known
 
 
 def covering(mutant: Mutant, tests: Any) -> set[str]:
@@ -140,7 +142,7 @@ def first_failure(mutant: Mutant, items: list[Any]) -> str:
 
 def failure(items: list[Any], place: int) -> str:
     """Run one of some tests; its name if it fails."""
-    item, failed = items[place], []
+    item, failed = items[place], list[bool]()
     following = items[place + 1] if place + 1 < len(items) else None
     item.config.pluginmanager.register(Watcher(failed), "watcher")
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -155,6 +157,7 @@ class Watcher:
         self.failed = failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called by pytest."""
         self.failed += [True] * report.failed
 
 
@@ -200,43 +203,39 @@ def forked(work: Any, seconds: float) -> bool:
     return False
 
 
-def record(chosen: list[Mutant], killers: dict[str, str], seconds: float, drawn_from: int) -> dict[str, Any]:
+def record(chosen: list[Mutant], killers: dict[str, str], reasons: dict[str, dict[str, str]]) -> dict[str, Any]:
     """The score: killed, of those that a test on this machine could notice."""
-    reasons = json.loads(EQUIVALENT.read_text())
     counted = [one for one in chosen if one.key in killers]
 
-    def share(some: list[Mutant]) -> dict[str, Any]:
+    def score(some: list[Mutant]) -> dict[str, Any]:
         killed = sum(bool(killers[one.key]) for one in some)
-        return {"mutants": len(some), "killed": killed, "score": round(killed / max(1, len(some)), 3)}
+        return {"mutants": len(some), "killed": killed, "share": round(killed / max(1, len(some)), 3)}
 
-    numbers = [one for one in counted if one.kind == "Constant"]
     return {
         "commit": commit(),
         "versions": versions(),
+        "seconds_of_tests_for_each": SECONDS,
         "drawn": len(chosen),
-        "drawn_from": drawn_from,
-        "seconds": round(seconds),
-        "seconds_of_tests_per_mutant": SECONDS,
-        "all": share(counted),
-        "constants": share(numbers),
-        "others": share([one for one in counted if one not in numbers]),
-        "modules": {module: share([one for one in counted if one.module == module]) for module in MODULES},
-        "survivors": [one.key for one in counted if not killers[one.key]],
+        "counted": score(counted),
+        "constants": score([one for one in counted if one.kind == "Constant"]),
+        "others": score([one for one in counted if one.kind != "Constant"]),
+        "modules": {module: score([one for one in counted if one.module == module]) for module in MODULES},
+        "survivors": sorted(key for key in killers if not killers[key]),
         **{kind: {one.key: some[one.key] for one in chosen if one.key in some} for kind, some in reasons.items()},
+        "killed_by": {key: killers[key] for key in sorted(killers) if killers[key]},
     }
 
 
-def main(*modules: str) -> int:
-    """Try them, and write the record if no module is named."""
-    everything = sorted((one for module in MODULES for one in mutants(module)), key=lambda one: one.place)
-    chosen = [one for one in everything if one.module in modules] if modules else everything[:SAMPLE]
-    reasons = {key for some in json.loads(EQUIVALENT.read_text()).values() for key in some}
-    began, trial = time.time(), Trial([one for one in chosen if one.key not in reasons])
+def main(*words: str) -> int:
+    """Try them, and write the record."""
+    chosen = sorted((one for module in MODULES for one in mutants(module)), key=lambda one: one.place)[:SAMPLE]
+    reasons = json.loads(EQUIVALENT.read_text())
+    counted = [one for one in chosen if not any(one.key in some for some in reasons.values())]
+    before = json.loads(RECORD.read_text())["killed_by"] if "again" in words else {}
+    trial = Trial([one for one in counted if one.key not in before])
     code = int(pytest.main([*OPTIONS, str(ROOT / "tests")], plugins=[trial]))
-    if not modules and not code:
-        found = record(chosen, trial.killers, time.time() - began, len(everything))
-        RECORD.write_text(json.dumps(found, indent=1) + "\n")
-        print(found["all"])
+    killers = {one.key: before.get(one.key) or trial.killers[one.key] for one in counted}
+    RECORD.write_text(json.dumps(record(chosen, killers, reasons), indent=1) + "\n")
     return code
 
 

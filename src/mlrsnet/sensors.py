@@ -290,7 +290,7 @@ class Layout:
                 )
             lengths = self.whole(self.lengths())[0].double().cpu().numpy() * (1.0 if self.is_sharded else stretch)
             with np.errstate(all="ignore"):
-                shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0, posinf=1.0).clip(max=1.0)
+                shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0).clip(max=1.0)
             for index, one in zip(weights.places, shrink.tolist(), strict=True):
                 known.setdefault(index, one)
         shrink = np.array([known[index] for index in weights.places])

@@ -176,6 +176,14 @@ def test_tensor_lrs_are_those_of_the_equations_too(name, kind):
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_tensor_lrs_in_double_precision_lose_none_of_it(name, on_device):
+    make, m = OPTIMIZERS[name]
+    model = network()
+    used = train(model, learned(model, make, torch.tensor(0.1, dtype=torch.float64)))
+    assert used == pytest.approx(expected(network(), make, m), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_clipping_is_measured_as_it_was_done(name):
     make, m = OPTIMIZERS[name]
     found = []
@@ -282,6 +290,15 @@ def test_weights_in_bf16_that_do_not_move_double_the_first_lr_until_they_do(kind
     assert 2 < first < 14
     assert used[: first + 1] == pytest.approx([used[0] * 2**i for i in range(first + 1)], rel=1e-4)
     assert used[-1] < 2 * used[first]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_weights_in_bf16_begin_with_the_lr_of_others(kind, name):
+    first = []
+    for dtype in (torch.float32, torch.bfloat16):
+        weight = nn.Parameter(torch.ones(8, 8, dtype=dtype))
+        first += steps_with([1.0], OPTIMIZERS[name][0], kind, weight)
+    assert first[1] == pytest.approx(first[0], rel=1e-5)
 
 
 def test_groups_keep_their_ratios_and_one_with_an_lr_of_0_does_not_count(kind):

@@ -9,7 +9,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 from mlrsnet import LearnedLR, Schedule
 from mlrsnet._optimizers import noise_scale
 from mlrsnet.nets import LSTMNet
-from mlrsnet.ops import DEVICE
+from mlrsnet.ops import DEVICE, HOST
 from mlrsnet.ranges import Fixed, Gamma, PerplexityGamma, PhaseGamma, from_dict, optimizer_scale
 
 
@@ -109,6 +109,12 @@ def test_a_perplexity_that_overflows_is_refused():
 def test_a_fixed_range_is_a_number_above_0(value):
     with pytest.raises(ValueError, match="value of a fixed range must be"):
         Fixed(value)
+
+
+@pytest.mark.parametrize("loss", [-1.0, 2.3, math.nan])
+def test_a_fixed_range_is_the_same_for_every_loss(loss):
+    gamma = Fixed(20.0)
+    assert gamma(loss, None) == gamma.formula(loss, None, HOST) == gamma.value
 
 
 @pytest.mark.parametrize(

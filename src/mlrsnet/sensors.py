@@ -133,7 +133,7 @@ class Samples:
         parts = [_real(_shards.local(tensor)) for tensor in like]
         sizes = [part.numel() for part in parts]
         self.values = torch.zeros(
-            rows, len(parts), min(entries, max(sizes, default=0)), dtype=parts[0].dtype, device=parts[0].device
+            rows, len(parts), min(entries, max(sizes)), dtype=parts[0].dtype, device=parts[0].device
         )
         self.whole = [place for place, size in enumerate(sizes) if size <= entries]
         self.is_low = parts[0].dtype in LOW_PRECISION

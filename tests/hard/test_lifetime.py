@@ -154,14 +154,6 @@ def test_a_copy_of_the_scheduler_goes_on_with_the_copy_of_its_optimizer(kind, du
     assert own.status()["distance"] == lr.status()["distance"]
 
 
-def test_a_copy_of_a_removed_scheduler_stays_removed():
-    model = network()
-    lr = LearnedLR(SGD(model.parameters(), lr=0.1), total_steps=STEPS)
-    lr.remove()
-    twin, own = copy.deepcopy((model, lr))
-    assert train(twin, own.optimizer, 2) == [[0.1]] * 2
-
-
 def test_two_optimizers_of_one_network_do_not_meet():
     """As Muon for matrices and AdamW for the rest: each pair has the LRs it would have alone, the others' weights as they are."""
 

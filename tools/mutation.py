@@ -5,9 +5,10 @@
     python -m tools.mutation again      # those that survived, after tests were added
 
 Torch is imported and the tests are collected once. Each mutant is then tried in a fork, by the tests that run its lines
-(`coverage`), quickest first, until one fails or `SECONDS` of tests have passed. Doctests are not among them, nor the LRs that an
-earlier core wrote down (`LEFT_OUT`): any change fails those, whether it matters or not. Where weights are spread over processes,
-coverage does not follow; a mutant of a function that speaks of them is tried by `PROCESSES` too, which import a changed copy.
+(`coverage`), until one fails or `SECONDS` of tests have passed: first those that found a mutant before, then the quickest. Doctests
+are not among them, nor the LRs that an earlier core wrote down (`LEFT_OUT`): any change fails those, whether it matters or not.
+Where weights are spread over processes, coverage does not follow; a mutant of a function that speaks of them is tried by
+`PROCESSES` too, which import a changed copy.
 
 `equivalent.json` lists by hand, with the reason, what no test can notice. mutmut was not taken since it leaves out decorated
 functions and constants of modules, nor cosmic-ray since it starts Python for each mutant.
@@ -53,8 +54,8 @@ COVERED = ROOT / ".mutation.json"
 class Trial:
     """A plugin of pytest: instead of running what was collected, tries mutants on it."""
 
-    def __init__(self, chosen: list[Mutant]) -> None:
-        self.chosen, self.killers = chosen, dict[str, str]()
+    def __init__(self, chosen: list[Mutant], known: Iterable[str]) -> None:
+        self.chosen, self.killers, self.good = chosen, dict[str, str](), set(known)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Called by pytest."""
@@ -81,7 +82,7 @@ class Trial:
         most: float = SECONDS,
     ) -> str:  # fmt: skip
         """The test that fails first; empty where none does."""
-        quickest = sorted(tests, key=lambda test: seconds[test])
+        quickest = sorted(tests, key=lambda test: (test not in self.good, seconds[test]))
         passed = itertools.accumulate(seconds[test] for test in quickest)
         run = [items[test] for test, so_far in zip(quickest, passed, strict=True) if so_far < most and test in items]
         changed, answer = copy / path_of(mutant.module).relative_to(SOURCE), copy.parent / "answer"
@@ -91,6 +92,7 @@ class Trial:
         ended = forked(lambda: answer.write_text(first_failure(mutant, run)), 60 + 20 * most)
         shutil.copy2(path_of(mutant.module), changed)
         found = answer.read_text() or ("" if ended else "too slow")
+        self.good.add(found)
         print(f"{time.time() - began:5.1f} s  {len(run):4} tests  {mutant.key}  {found or 'SURVIVES'}", flush=True)
         return found
 
@@ -231,8 +233,9 @@ def main(*words: str) -> int:
     chosen = sorted((one for module in MODULES for one in mutants(module)), key=lambda one: one.place)[:SAMPLE]
     reasons = json.loads(EQUIVALENT.read_text())
     counted = [one for one in chosen if not any(one.key in some for some in reasons.values())]
-    before = json.loads(RECORD.read_text())["killed_by"] if "again" in words else {}
-    trial = Trial([one for one in counted if one.key not in before])
+    known = json.loads(RECORD.read_text())["killed_by"] if RECORD.exists() else {}
+    before = known if "again" in words else {}
+    trial = Trial([one for one in counted if one.key not in before], known.values())
     code = int(pytest.main([*OPTIONS, str(ROOT / "tests")], plugins=[trial]))
     killers = {one.key: before.get(one.key) or trial.killers[one.key] for one in counted}
     RECORD.write_text(json.dumps(record(chosen, killers, reasons), indent=1) + "\n")

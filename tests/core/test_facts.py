@@ -62,3 +62,15 @@ def test_a_complex_number_counts_as_two_and_weights_of_any_form_are_counted():
     seen = told(MATRIX, torch.ones(2, 2, dtype=torch.complex64), torch.ones(5, dtype=torch.complex64), torch.ones(()))
     assert (seen["parameters"], seen["matrices"], seen["depth"], seen["is_trained"]) == (12 + 8 + 10 + 1, 2, 2, False)
     assert told(MATRIX, torch.ones(0), torch.ones(2, 3, 4))["parameters"] == 12 + 24
+
+
+def test_the_distance_is_that_of_all_matrices_together_however_small():
+    weights = [nn.Parameter(torch.full(shape, 3.0)) for shape in ((1, 1), (2, 2), (70, 80))]
+    before = torch.cat([weight.detach().flatten() for weight in weights])
+    optimizer = SGD(weights, lr=0.1)
+    lr = LearnedLR(optimizer, total_steps=9)
+    for weight, gradient in zip(weights, (300.0, 20.0, 1.0), strict=True):
+        weight.grad = torch.full_like(weight, gradient)
+    optimizer.step()
+    moved = torch.cat([weight.detach().flatten() for weight in weights]) - before
+    assert lr.status()["distance"] == pytest.approx(float(moved.norm() / before.norm()), rel=1e-4)

@@ -14,6 +14,7 @@ Where weights are spread over processes, coverage does not follow; a mutant of a
 functions and constants of modules, nor cosmic-ray since it starts Python for each mutant.
 """
 
+import hashlib
 import inspect
 import itertools
 import json
@@ -48,7 +49,7 @@ OPTIONS = (
 ROOT = Path(__file__).parents[1]
 RECORD, EQUIVALENT = ROOT / "results" / "mutation" / "mutation.json", Path(__file__).with_name("equivalent.json")
 COVERED = ROOT / ".mutation.json"
-"""What the last run learned of the tests; made again if it is deleted."""
+"""What is known of the tests, as long as the library does not change."""
 
 
 class Trial:
@@ -63,7 +64,9 @@ class Trial:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copytree(SOURCE, Path(folder) / "mlrsnet", ignore=shutil.ignore_patterns("__pycache__")))
             os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-            tests = json.loads(COVERED.read_text()) if COVERED.exists() else {"seconds": {}, "lines": {}}
+            tests = json.loads(COVERED.read_text()) if COVERED.exists() else {}
+            if tests.get("sources") != sources():
+                tests = {"sources": sources(), "seconds": {}, "lines": {}}
             new = [item for name, item in items.items() if name not in tests["seconds"]]
             forked(lambda: COVERED.write_text(json.dumps(learned(new, tests))), 3600)
             tests = json.loads(COVERED.read_text())
@@ -95,6 +98,11 @@ class Trial:
         self.good.add(found)
         print(f"{time.time() - began:5.1f} s  {len(run):4} tests  {mutant.key}  {found or 'SURVIVES'}", flush=True)
         return found
+
+
+def sources() -> str:
+    """A digest of the library: where it has changed, lines are no longer what they were."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.rglob("*.py")))).hexdigest()
 
 
 def learned(items: list[Any], known: dict[str, Any]) -> dict[str, Any]:

@@ -55,8 +55,8 @@ COVERED = ROOT / ".mutation.json"
 class Trial:
     """A plugin of pytest: instead of running what was collected, tries mutants on it."""
 
-    def __init__(self, chosen: list[Mutant], known: Iterable[str]) -> None:
-        self.chosen, self.killers, self.good = chosen, dict[str, str](), set(known)
+    def __init__(self, chosen: list[Mutant], known: dict[str, str], again: bool = False) -> None:
+        self.chosen, self.good, self.killers = chosen, set(known.values()), known if again else {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Called by pytest."""
@@ -242,10 +242,9 @@ def main(*words: str) -> int:
     reasons = json.loads(EQUIVALENT.read_text())
     counted = [one for one in chosen if not any(one.key in some for some in reasons.values())]
     known = json.loads(RECORD.read_text())["killed_by"] if RECORD.exists() else {}
-    before = known if "again" in words else {}
-    trial = Trial([one for one in counted if one.key not in before], known.values())
+    trial = Trial(counted, known, "again" in words)
     code = int(pytest.main([*OPTIONS, str(ROOT / "tests")], plugins=[trial]))
-    killers = {one.key: before.get(one.key) or trial.killers[one.key] for one in counted}
+    killers = {one.key: trial.killers[one.key] for one in counted}
     RECORD.write_text(json.dumps(record(chosen, killers, reasons), indent=1) + "\n")
     return code
 

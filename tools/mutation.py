@@ -70,10 +70,10 @@ class Trial:
             new = [item for name, item in items.items() if name not in tests["seconds"]]
             forked(lambda: COVERED.write_text(json.dumps(learned(new, tests))), 3600)
             tests = json.loads(COVERED.read_text())
-            trying = [(mutant, covering(mutant, tests)) for mutant in self.chosen]
-            self.killers = {
-                mutant.key: self.killer(mutant, run, tests["seconds"], items, copy) for mutant, run in trying
-            }
+            for mutant in self.chosen:
+                if self.killers.get(mutant.key) not in items:
+                    run = covering(mutant, tests)
+                    self.killers[mutant.key] = self.killer(mutant, run, tests["seconds"], items, copy)
             spread = [name for name in items if name.startswith(PROCESSES)]
             for mutant in self.chosen:
                 if not self.killers[mutant.key] and re.search("shard|rank", mutant.function):

@@ -1,7 +1,7 @@
 """Which small changes of the law, the sensors, the ranges and the lookahead does no test of the library notice?
 
     python -m pip install '.[mutation]'
-    python -m tools.mutation            # writes results/mutation/mutation.json; 40 minutes on one core
+    python -m tools.mutation            # writes results/mutation/mutation.json; half an hour on one core
     python -m tools.mutation again      # those that survived, after tests were added
 
 Torch is imported and the tests are collected once. Each mutant is then tried in a fork, by the tests that run its lines

@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE := # the set-up leaves compiling to the first imp
 
 LOWEST_TORCH := 2.6.0
 
-.PHONY: demo check test nightly docs tables test-lowest setup lint format bench build clean lock audit sbom supply
+.PHONY: demo check test nightly mutation docs tables test-lowest setup lint format bench build clean lock audit sbom supply
 
 demo: $(READY_LAB)  ## learn a schedule on digits, use it on others, compare; a report in mlrsnet-demo/
 	$(BIN)/mlrsnet demo
@@ -19,10 +19,14 @@ check: setup lint  ## linter, types, import rules, and the library's own tests: 
 test: setup lint  ## linter, types, import rules, then everything that a change can break
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-nightly: setup test-lowest  ## what takes long: all recipes and scripts, kills, Ray, torchrun, the lowest torch, an hour of fuzzing
+nightly: setup test-lowest mutation  ## what takes long: all recipes and scripts, kills, Ray, torchrun, the lowest torch, mutants, an hour of fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m nightly
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python -m tools.fuzz
+
+mutation: setup  ## which small changes of the law, the sensors, the ranges and the lookahead no test notices; leaves a record
+	$(BIN)/python -m pip install --quiet --editable '.[mutation]'
+	$(BIN)/python -m tools.mutation
 
 docs: setup  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

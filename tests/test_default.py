@@ -231,8 +231,7 @@ def test_a_resumed_run_keeps_what_its_weights_told_before_the_first_step():
 
 
 def test_a_longer_training_takes_shorter_steps():
-    usual = Facts(parameters=10_000)
-    assert Default().size_of(usual, 50_000) < Default().size_of(usual, 500) == 0.13
+    assert Default().size_of(Facts(), 50_000) < Default().size_of(Facts(), 500)
     assert lr_after([1.0] * 50, total_steps=100) > lr_after([1.0] * 5000, total_steps=10_000)
 
 

@@ -35,16 +35,6 @@ def recorded(name: str) -> Any:
     return np.load(golden.FOLDER / f"{name}.npz")
 
 
-@pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensor LRs on a CPU are treated as if they were on a GPU."""
-
-    def device_of(groups: list[dict[str, Any]]) -> torch.device | None:
-        return next((group["lr"].device for group in groups if isinstance(group["lr"], torch.Tensor)), None)
-
-    monkeypatch.setattr("mlrsnet._groups.device_of", device_of)
-
-
 def error(now: np.ndarray, then: np.ndarray) -> np.ndarray:
     """|log(now / then)|; 0 where both are 0, or both are missing since a group came later."""
     with np.errstate(all="ignore"):

@@ -65,6 +65,15 @@ def test_coarse_weights_a_missing_backward_and_a_bad_val_loss_are_named():
         run.meta.load_state_dict({"net": {}})
 
 
+def test_coarse_weights_that_are_added_later_are_refused_before_anything_moves():
+    run = Setting(OPTIMIZERS["sgd"], every=1)
+    loss, before = run.backward(0), run.weights()
+    run.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2, dtype=torch.bfloat16))]})
+    with pytest.raises(TypeError, match=r"parameters must be float32 or float64, got torch.bfloat16"):
+        run.meta.step(loss)
+    assert torch.equal(run.weights(), before)
+
+
 def test_sparse_gradients_are_refused_before_anything_moves():
     model = nn.Sequential(nn.EmbeddingBag(10, CLASSES, sparse=True))
     optimizer = SGD(model.parameters(), lr=0.1)

@@ -70,6 +70,14 @@ def test_the_paper_switches_at_thirds():
     assert [t for t in range(1, 300) if plan.phase(t, 3) != plan.phase(t - 1, 3)] == plan.borders(3) == [100, 200]
 
 
+@given(steps, st.integers(1, 400), st.integers(1, 400), st.integers(1, 7))
+def test_the_borders_that_a_picture_shows_are_where_phases_change_also_after_a_new_end(step, total, length, phases):
+    for plan in (Plan.of(total), Plan.of(total).annealed(step, length)):
+        later = range(plan.begin + 1, plan.total_steps)
+        changes = {t for t in later if plan.phase(t, phases) != plan.phase(t - 1, phases)}
+        assert changes == set(plan.borders(phases)) - {plan.begin}
+
+
 def test_features_follow_the_order_of_their_names_and_cannot_overflow():
     told = []
     net = MLPNet(2, inputs=("progress", "loss"))

@@ -9,7 +9,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, RAdam, RMSprop
 from mlrsnet import LearnedLR, Schedule
 from mlrsnet._optimizers import noise_scale
 from mlrsnet.nets import LSTMNet
-from mlrsnet.ops import DEVICE
+from mlrsnet.ops import DEVICE, HOST
 from mlrsnet.ranges import Fixed, Gamma, PerplexityGamma, PhaseGamma, from_dict, optimizer_scale
 
 
@@ -84,6 +84,16 @@ def test_a_first_loss_barely_above_the_limit_is_refused_too():
         Gamma()(0.33333333333333337, 3)
 
 
+@pytest.mark.parametrize(("gamma", "classes"), [(Gamma(), 3), (Gamma(), 1000), (PerplexityGamma(), 1000)])
+def test_a_loss_above_the_limit_that_the_error_names_is_taken(gamma, classes):
+    with pytest.raises(ValueError, match="must be a finite number >") as error:
+        gamma(-1000.0, classes)
+    limit = float(str(error.value).split(" > ")[1].split()[0])
+    assert gamma(limit + 0.001 * abs(limit), classes) > 0
+    with pytest.raises(ValueError, match="must be a finite number >"):
+        gamma(limit - 0.001 * abs(limit), classes)
+
+
 @pytest.mark.parametrize("classes", [None, 0, 1, 2.5, True])
 def test_the_number_of_classes_is_checked(classes):
     with pytest.raises(ValueError, match="num_classes must be a whole number >= 2"):
@@ -99,6 +109,12 @@ def test_a_perplexity_that_overflows_is_refused():
 def test_a_fixed_range_is_a_number_above_0(value):
     with pytest.raises(ValueError, match="value of a fixed range must be"):
         Fixed(value)
+
+
+@pytest.mark.parametrize("loss", [-1.0, 2.3, math.nan])
+def test_a_fixed_range_is_the_same_for_every_loss(loss):
+    gamma = Fixed(20.0)
+    assert gamma(loss, None) == gamma.formula(loss, None, HOST) == gamma.value
 
 
 @pytest.mark.parametrize(

@@ -177,14 +177,6 @@ def test_momentum_and_adam_scale_the_range(paper):
     assert first_lr(Adam(PARAMETERS, lr=0.1)) == pytest.approx(0.01 * plain)
 
 
-def test_a_cycled_momentum_is_followed(kind):
-    lr, plain = (LearnedLR(sgd(kind(), momentum=0.5), total_steps=9) for _ in range(2))
-    assert lrs_for(lr, [None]) == lrs_for(plain, [None])
-    lr.optimizer.param_groups[0]["momentum"] = 0.9
-    scale = math.sqrt((0.1 / 1.9) / (0.5 / 1.5))
-    assert lrs_for(lr, [None]) == pytest.approx([scale * one for one in lrs_for(plain, [None])])
-
-
 def test_numpy_numbers_are_numbers(paper, kind):
     options = {
         "num_classes": np.int32(5),

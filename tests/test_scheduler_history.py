@@ -81,8 +81,12 @@ def test_a_long_history_keeps_every_second_or_fourth_lr(kind, monkeypatch, resum
     used += lrs_for(lr, [1.0] * 24)
     assert lr.history_stride == 4
     assert lr.history.tolist() == pytest.approx(used[::4], rel=1e-6)
+    lr.extend(66)
+    used += lrs_for(lr, [1.0] * 20)
+    assert lr.history_stride == 8
+    assert lr.history.tolist() == pytest.approx(used[::8], rel=1e-6)
     with pytest.raises(
-        RuntimeError, match=r"LR of every step must be on record, got 9 LRs of 33 steps.*log get_last_lr\(\)"
+        RuntimeError, match=r"LR of every step must be on record, got 7 LRs of 53 steps.*log get_last_lr\(\)"
     ):
         lr.export_lambda()
     with pytest.warns(UserWarning, match="is past total_steps"):

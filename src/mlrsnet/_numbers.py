@@ -1,6 +1,6 @@
 """The numbers of a schedule: on the host for LRs that it can read, on a device for LRs that live there. A law is the same for both.
 
-Both open a step with `open`, which gives an LR, and keep what the law remembers with `commit` once the step was taken.
+Both open a step with `open`, which finds an LR, and keep what the law remembers with `commit` once the step was taken.
 """
 
 import math
@@ -91,8 +91,8 @@ class Host:
         """A loss for the next step, as it waits here. One on a GPU is read when the step comes."""
         return loss if isinstance(loss, Tensor) and loss.is_cuda else float(loss)
 
-    def open(self, told: float | Tensor | None, sensor: Sensor, scale: Any, limits: Limits) -> float:
-        """alpha of the step that is about to be taken. NaN stands for no loss, so a loss that is NaN becomes infinite."""
+    def open(self, told: float | Tensor | None, sensor: Sensor, scale: Any, limits: Limits) -> None:
+        """Find alpha of the step that is about to be taken. NaN stands for no loss, so a loss that is NaN becomes infinite."""
         self.loss = math.nan if told is None else float(told)
         if told is not None and self.loss != self.loss:
             self.loss = math.inf
@@ -100,7 +100,6 @@ class Host:
         seen = Seen(self.loss, sensor.x, sensor.now, sensor.guess, self.scale, sensor.is_low)
         lr, self._after = self.law.advance(self.state, seen, self.plan, HOST)
         self.lr = limits.applied(lr, self.lr, HOST)
-        return self.lr
 
     def write(self, groups: Sequence[dict[str, Any]], ratios: Sequence[float], left: Sequence[bool]) -> list[Any]:
         """Set the groups' LRs, in place where they are tensors, but for those that are `left` alone; says what was set."""
@@ -168,7 +167,6 @@ class Device:
         stride = max(self.stride, stride_for(plan.total_steps))
         for kept in (self.lrs, self.losses):
             thinned = kept[:-1][:: stride // self.stride].clone()
-            kept.fill_(math.nan)
             kept[: len(thinned)] = thinned
         self.stride = stride
         self.every.fill_(stride)
@@ -182,13 +180,12 @@ class Device:
             self.loss.fill_(math.inf if loss != loss else loss)
         return self.loss
 
-    def open(self, told: object, sensor: Sensor, scale: Any, limits: Limits) -> Tensor:
+    def open(self, told: object, sensor: Sensor, scale: Any, limits: Limits) -> None:
         """See `Host`; whether a loss was told is on the device, since replays of a graph are not seen."""
         self.scale = scale * self.share
         seen = Seen(self.loss, sensor.x, sensor.now, sensor.guess, self.scale, sensor.is_low)
         lr, self._after = self.law.advance(self.state, seen, self.plan, DEVICE)
         self.lr.copy_(limits.applied(lr, self.lr, DEVICE))
-        return self.lr
 
     def write(self, groups: Sequence[dict[str, Any]], ratios: Sequence[float], left: Sequence[bool]) -> list[Any]:
         """See `Host`; the tensors that hold them."""

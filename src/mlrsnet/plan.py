@@ -22,9 +22,9 @@ class Plan(NamedTuple):
     """
 
     total_steps: Any
-    begin: Any = 0
-    start: Any = 0
-    planned: Any = 0
+    begin: Any
+    start: Any
+    planned: Any
 
     @classmethod
     def of(cls, total_steps: int) -> "Plan":

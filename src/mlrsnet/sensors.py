@@ -182,7 +182,7 @@ class Samples:
         parts = [_real(_shards.local(tensor)) for tensor in like]
         sizes = [part.numel() for part in parts]
         self.values = torch.zeros(
-            rows, len(parts), min(entries, max(sizes, default=0)), dtype=parts[0].dtype, device=parts[0].device
+            rows, len(parts), min(entries, max(sizes)), dtype=parts[0].dtype, device=parts[0].device
         )
         self.whole = [place for place, size in enumerate(sizes) if size <= entries]
         self.is_low = parts[0].dtype in LOW_PRECISION
@@ -339,7 +339,7 @@ class Layout:
         if any(index not in known for index in weights.places):
             lengths = self.whole(self.lengths())[0].double().cpu().numpy() * (1.0 if self.is_sharded else stretch)
             with np.errstate(all="ignore"):
-                shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0, posinf=1.0).clip(max=1.0)
+                shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0).clip(max=1.0)
             for index, one in zip(weights.places, shrink.tolist(), strict=True):
                 known.setdefault(index, one)
         shrink = np.array([known[index] for index in weights.places])

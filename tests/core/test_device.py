@@ -82,6 +82,20 @@ def test_the_guard_itself_catches_a_read_back():
         float(torch.ones(1))
 
 
+def test_whoever_looks_now_and_then_sees_each_loss_once(on_device):
+    """A training that comes to nothing is told by the losses since the last look."""
+    task, told = Task(), [1.6, 1.5, math.nan, 1.2, 1.0, 0.9]
+    optimizer = SGD(task.model.parameters(), lr=torch.tensor(0.1))
+    lr = LearnedLR(optimizer, total_steps=9)
+    for step, loss in enumerate(told):
+        task.backward(step, optimizer)
+        lr.step(None if math.isnan(loss) else loss)
+        optimizer.step()
+    for looked in range(len(told)):
+        since = driver_of(optimizer).numbers.losses_since(looked)
+        assert since == pytest.approx(told[looked:], nan_ok=True)
+
+
 class Calls(TorchDispatchMode):
     """Counts calls of ATen: on a GPU, each would be a kernel."""
 

@@ -1,6 +1,7 @@
 """The default against a plain transcription of its equations, in real loops: what it sees of steps and weights."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adafactor, Adagrad, Adam, AdamW, Optimizer, RMSprop, SparseAdam
 
 from mlrsnet import LearnedLR
+from mlrsnet._driver import driver_of
 from mlrsnet.sensors import ENTRIES, Samples
 
 STEPS = 14
@@ -261,9 +263,19 @@ def test_a_step_that_moved_nothing_or_is_not_finite_changes_nothing(kind, bad, p
     assert steps_with(gradients, make, kind)[0] <= 2.001 * plain[0]
 
 
-def test_large_gradients_make_the_first_step_short():
-    lengths = [steps_with([gradient], lambda p, lr: SGD(p, lr=lr))[0] * gradient for gradient in (1.0, 50.0, 5000.0)]
+@pytest.mark.parametrize("name", ["sgd", "heavy-ball"])
+def test_large_gradients_make_the_first_step_short(name):
+    lengths = [steps_with([gradient], OPTIMIZERS[name][0])[0] * gradient for gradient in (1.0, 50.0, 5000.0)]
     assert lengths == pytest.approx([lengths[0]] * 3)
+
+
+@pytest.mark.parametrize("name", ["sgd", "heavy-ball"])
+def test_gradients_whose_squares_overflow_single_precision_are_measured_on_a_device_too(name, on_device):
+    def used(kind):
+        weight = nn.Parameter(torch.ones(2, 2, dtype=torch.float64))
+        return steps_with([1e20] * 4, OPTIMIZERS[name][0], kind, weight)
+
+    assert used(lambda lr: torch.tensor(lr, dtype=torch.float64)) == pytest.approx(used(float), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -282,6 +294,15 @@ def test_weights_in_bf16_that_do_not_move_double_the_first_lr_until_they_do(kind
     assert 2 < first < 14
     assert used[: first + 1] == pytest.approx([used[0] * 2**i for i in range(first + 1)], rel=1e-4)
     assert used[-1] < 2 * used[first]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_weights_in_bf16_begin_with_the_lr_of_others(kind, name):
+    first = []
+    for dtype in (torch.float32, torch.bfloat16):
+        weight = nn.Parameter(torch.ones(8, 8, dtype=dtype))
+        first += steps_with([1.0], OPTIMIZERS[name][0], kind, weight)
+    assert first[1] == pytest.approx(first[0], rel=1e-5)
 
 
 def test_groups_keep_their_ratios_and_one_with_an_lr_of_0_does_not_count(kind):
@@ -425,6 +446,18 @@ def test_without_any_matrix_all_tensors_count(shape, kind):
     assert torch.allclose(weight, torch.full_like(weight, 0.1), atol=0.05)
 
 
+def test_vectors_and_numbers_count_alike_where_only_they_are_trained(kind):
+    """As in fine-tuning biases and a temperature."""
+
+    def trained(make_lr, step_of=None):
+        model, temperature = network(), nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+        optimizer = Adam([model[0].bias, temperature, model[2].bias], lr=make_lr(0.1))
+        step = step_of(optimizer) if step_of else LearnedLR(optimizer, total_steps=STEPS) and None
+        return train(model, optimizer, step, loss_of=lambda model, x, y: cross_entropy(model(x) * temperature, y))
+
+    assert trained(kind) == pytest.approx(trained(float, lambda one: Reference(one, 0.9).step), rel=1e-4)
+
+
 def test_vectors_beside_matrices_do_not_count():
     plain, scaled = network(), network()
     for layer in (scaled[0], scaled[2]):
@@ -477,6 +510,18 @@ def test_a_large_matrix_is_known_from_a_few_entries(name, layout, kind, monkeypa
     used = lr.history
     monkeypatch.setattr("mlrsnet.sensors.Samples", lambda like, rows, entries=10**6: Samples(like, rows, 10**6))
     assert used == pytest.approx(run().history, rel=0.05)
+
+
+def test_what_is_sent_to_another_process_has_the_last_step_but_no_weights_in_it():
+    """A copy or a pickle between two steps."""
+    weight = nn.Parameter(torch.ones(200, 200))
+    optimizer = SGD([weight], lr=0.1, momentum=0.9)
+    LearnedLR(optimizer, total_steps=9)
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    sent = pickle.dumps(driver_of(optimizer).sensor)
+    assert len(sent) < weight.numel() / 10
+    assert math.isfinite(pickle.loads(sent).x)
 
 
 def tensors(thing, seen=None):

@@ -165,14 +165,6 @@ def test_a_second_handle_of_one_scheduler_is_no_second_scheduler():
     assert lr.status()["step"] == same.status()["step"] == 5
 
 
-def test_a_copy_of_a_removed_scheduler_stays_removed():
-    model = network()
-    lr = LearnedLR(SGD(model.parameters(), lr=0.1), total_steps=STEPS)
-    lr.remove()
-    twin, own = copy.deepcopy((model, lr))
-    assert train(twin, own.optimizer, 2) == [[0.1]] * 2
-
-
 def test_two_optimizers_of_one_network_do_not_meet():
     """As Muon for matrices and AdamW for the rest: each pair has the LRs it would have alone, the others' weights as they are."""
 

@@ -1,7 +1,6 @@
 """What `step(loss)` means: the loss of the optimizer step that follows."""
 
 import math
-import warnings
 
 import pytest
 import torch
@@ -107,18 +106,6 @@ def test_losses_that_were_observed_count_for_the_step_that_follows(paper, closes
     assert used == told(paper, kind)
 
 
-def test_a_loss_that_no_step_used_is_replaced(paper, kind):
-    """A skipped step: its batch is gone, and its loss must not be averaged with the next one."""
-    model, optimizer, lr = start(paper, kind)
-    used = []
-    for loss in LOSSES:
-        lr.step(99.0)
-        lr.step(torch.tensor(7.0))
-        lr.step(loss)
-        used.append(take(model, optimizer))
-    assert used == told(paper, kind)
-
-
 @pytest.mark.parametrize("told_as", [torch.tensor, float], ids=["tensor", "number"])
 def test_the_same_loss_told_once_for_each_process_is_one_loss(told_as, paper, kind):
     """Accelerate calls `step` as often as there are processes, with the same arguments."""
@@ -141,36 +128,6 @@ def test_one_tensor_for_the_losses_of_all_steps_is_read_at_every_step(paper, kin
         lr.step(batch)
         used.append(take(model, optimizer))
     assert used == pytest.approx(told(paper, kind), rel=1e-6)
-
-
-def test_a_discarded_loss_was_never_told(paper, kind):
-    model, optimizer, lr = start(paper, kind)
-    lr.observe(9.0)
-    lr.step(7.0)
-    lr.discard()
-    with pytest.raises(RuntimeError, match="no loss was told"):
-        optimizer.step()
-    lr.observe(9.0)
-    lr.discard()
-    lr.step(LOSSES[0])
-    assert take(model, optimizer) == told(paper, kind)[0]
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf], ids=str)
-def test_the_default_takes_a_loss_that_is_not_finite_for_none(bad, kind):
-    losses = [loss if step != 4 else None for step, loss in enumerate(LOSSES)]
-    model, optimizer, lr = start("universal", kind)
-    used = []
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        for loss in losses:
-            lr.step(bad if loss is None else loss)
-            used.append(take(model, optimizer))
-        assert lr.status()["nonfinite"] == 1
-    assert used == told("universal", kind, losses)
-    assert [str(one.message) for one in heard] == [
-        "a loss was not finite, and was not read (status() counts such losses)"
-    ]
 
 
 @pytest.mark.filterwarnings("ignore:a loss was not finite")

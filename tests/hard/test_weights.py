@@ -87,6 +87,16 @@ def test_only_biases_get_gradients(make, kind):
     assert 1e-3 < float((weights_of(model) - before).norm()) < 5
 
 
+def test_a_layer_without_a_shape_yet_does_not_stop_the_others(kind):
+    used, later = nn.Linear(4, 3), nn.LazyLinear(3)
+    optimizer = SGD([*used.parameters(), *later.parameters()], lr=kind())
+    lr = LearnedLR(optimizer, total_steps=9)
+    for _ in range(3):
+        used(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    assert lr.status()["step_length"] > 0
+
+
 def test_weights_that_take_their_shape_in_the_first_forward_pass_wait_for_it(kind):
     torch.manual_seed(0)
     model = nn.Sequential(nn.LazyLinear(9), nn.Tanh(), nn.Linear(9, 5))

@@ -4,7 +4,7 @@ from torch import nn
 
 from mlrsnet_lab import checks
 from mlrsnet_lab.models.initialisation import xavier
-from mlrsnet_lab.models.options import NORMS
+from mlrsnet_lab.models.parts import NORMS
 
 INITS = ("torch", "xavier")
 

@@ -22,8 +22,6 @@ def sgdm(fused: bool, *, momentum: float = 0.9, nesterov: bool = False) -> Make:
     return partial(SGD, momentum=checks.below_one("momentum", momentum), nesterov=nesterov, fused=fused)
 
 
-def adam(
-    kind: Callable[..., Any], fused: bool, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
-) -> Make:
+def adam(kind: Callable[..., Any], fused: bool, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Make:
     """Adam, which adds weight decay to the gradient, or AdamW, which applies it to the weights."""
     return partial(kind, betas=(beta1, beta2), eps=eps, fused=fused, capturable=fused)

@@ -1,13 +1,29 @@
-"""Checks and layers that the networks share."""
+"""What the networks share."""
 
 from typing import TypeAlias
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from mlrsnet_lab import checks
 
 Shape: TypeAlias = tuple[int, int, int]
 """Channels, height, width of a picture."""
+
+State: TypeAlias = tuple[Tensor, ...]
+"""Memory between two pieces of a text; () for a model without memory."""
+
+
+class LanguageModel(nn.Module):
+    """Predicts the next token from tokens and the memory of earlier ones."""
+
+    def forward(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits (T, B, vocabulary) of tokens (T, B), int64, and the differentiable state after them."""
+        raise NotImplementedError
+
+    def initial_state(self, batch: int, device: torch.device | str) -> State:
+        """The state before any token, for `batch` texts side by side."""
+        raise NotImplementedError
 
 
 def picture_shape(shape: Shape) -> Shape:

@@ -43,12 +43,12 @@ def tasks(data: Data, steps: int, count: int) -> list[Any]:
     return sampler.sample(0, count)
 
 
-def population(data: Data, members: int, chosen: list[Any], precision: str) -> Population:
+def population(data: Data, members: int, chosen: list[Any]) -> Population:
     net = first_net()
     policy = Networks(Schedule(net, Card(gamma=Fixed(1.0))), len(chosen) * members, data.inputs.device)
     row = parameters_to_vector(net.parameters()).detach().to(data.inputs.device)
     policy.configure(row.expand(len(chosen) * members, -1))
-    return Population(chosen[0], len(chosen), members, policy, Compute(data.inputs.device, precision), data)
+    return Population(chosen[0], len(chosen), members, policy, Compute(data.inputs.device), data)
 
 
 def seconds(work: Any, device: torch.device) -> float:
@@ -77,28 +77,24 @@ def measure(device: torch.device, members: tuple[int, ...], steps: int) -> dict[
     chosen = tasks(data, steps, TASKS)
     alone = min(seconds(lambda: one_by_one(chosen[0], device), device) for _ in range(2))
     found: dict[str, Any] = {"steps_per_second_one_by_one": steps / alone, "populations": []}
-    for precision in ("fp32", "bf16") if device.type == "cuda" else ("fp32",):
-        for count in members:
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-                before = torch.cuda.memory_allocated()
-            made = population(data, count // TASKS, chosen, precision)
-            Training(made, chosen, calibrated_loss).run()  # captures the step
-            whole = min(
-                seconds(lambda made=made: Training(made, chosen, calibrated_loss).run(), device) for _ in range(2)
-            )
-            line = {
-                "trainings": count,
-                "precision": precision,
-                "steps_per_second": steps / whole,
-                "over_one_by_one": count * alone / whole,
-            }
-            if device.type == "cuda":
-                line["peak_mib"] = (torch.cuda.max_memory_allocated() - before) / 2**20
-            found["populations"].append(line)
-            print(json.dumps(line), flush=True)
-            del made
+    for count in members:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        made = population(data, count // TASKS, chosen)
+        Training(made, chosen, calibrated_loss).run()  # captures the step
+        whole = min(seconds(lambda made=made: Training(made, chosen, calibrated_loss).run(), device) for _ in range(2))
+        line = {
+            "trainings": count,
+            "steps_per_second": steps / whole,
+            "over_one_by_one": count * alone / whole,
+        }
+        if device.type == "cuda":
+            line["peak_mib"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+        found["populations"].append(line)
+        print(json.dumps(line), flush=True)
+        del made
     return found
 
 

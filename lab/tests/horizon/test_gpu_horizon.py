@@ -106,31 +106,6 @@ def test_a_graph_is_used_again_for_other_tasks_and_lengths(data):
     assert again.losses.shape == (TASKS * MEMBERS, 75)
 
 
-def test_bf16_trains_nearly_as_fp32(data):
-    tasks, on_gpu = sampler(data).sample(0, TASKS), data.to(CUDA)
-    single = Training(population(tasks, on_gpu), tasks, calibrated_loss).run()
-    half = Training(population(tasks, on_gpu, "bf16"), tasks, calibrated_loss).run()
-    torch.testing.assert_close(half.losses[:, :5], single.losses[:, :5], rtol=0.05, atol=0.02)
-
-
-def test_batch_norm_is_captured_in_bf16_with_single_statistics(data):
-    """bf16 rounds by 0.4 % per operation; the first steps stay within ten times that of single precision."""
-    tasks, on_gpu = sampler(data, norm_net).sample(0, TASKS), data.to(CUDA)
-    eager = population(tasks, on_gpu, capture=False)
-    captured = population(tasks, on_gpu, "bf16")
-    single, half = (Training(one, tasks, calibrated_loss).run() for one in (eager, captured))
-    assert eager.graph is None
-    assert captured.graph is not None
-    torch.testing.assert_close(half.losses[:, :8], single.losses[:, :8], rtol=0.05, atol=0.05)
-    assert half.losses[:, -5:].mean() < 0.8 * half.losses[:, :5].mean()
-    for name, buffer in eager.models.fixed.items():
-        assert captured.models.fixed[name].dtype == buffer.dtype, name
-    assert captured.models.fixed["1.running_mean"].dtype == torch.float32
-    torch.testing.assert_close(
-        captured.models.fixed["1.num_batches_tracked"], eager.models.fixed["1.num_batches_tracked"]
-    )
-
-
 @pytest.mark.parametrize("model", [patch_net, layer_net, norm_net])
 @pytest.mark.parametrize("optimizer", ["sgdm", "adamw"])
 def test_a_captured_population_in_double_precision_is_the_one_on_the_cpu(data, model, optimizer):

@@ -430,9 +430,8 @@ def test_text_is_sampled_too():
         ({"horizons": 5}, r"horizons must be \(smallest, largest\), got 5"),
         ({"label_smoothings": ()}, "label_smoothings must be a list of one or more"),
         ({"optimizers": (None,)}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
-        ({"models": ["mlp"]}, "each of models must be a function of the data that returns a network, got 'mlp'"),
-        ({"batch_sizes": (0,)}, "each of batch_sizes must be a whole number >= 1, got 0"),
-        ({"num_classes": (1,)}, "each of num_classes must be a whole number >= 2, got 1"),
+        ({"batch_sizes": (0,)}, "batch_size must be a whole number >= 1, got 0"),
+        ({"num_classes": (1,), "val_size": 1, "batch_sizes": (1,)}, "classes must be two or more different classes"),
         ({"horizons": (1, 2, 3)}, r"horizons must be \(smallest, largest\), got \(1, 2, 3\)"),
         ({"train_sizes": (40, 10)}, r"train_sizes must be \(smallest, largest\), got \(40, 10\)"),
         ({"val_size": 0}, "val_size must be a whole number >= 1, got 0"),
@@ -441,7 +440,7 @@ def test_text_is_sampled_too():
 )
 def test_a_sampler_that_could_not_draw_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
-        make_sampler(**options)
+        make_sampler(**options).sample(0, 3)
 
 
 def test_data_too_small_for_the_held_out_examples_is_told_by_name():

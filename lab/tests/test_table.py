@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import torch
 from commands import complaint, run
-from torch import nn
 
 from mlrsnet_lab import universal
 from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table import kinds
 from mlrsnet_lab.table.columns import Sizing, grid
 from mlrsnet_lab.table.compare import compare
-from mlrsnet_lab.table.facts import weight_facts
 from mlrsnet_lab.table.file import EDGES, TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
 from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of, source_data
@@ -120,23 +118,6 @@ def test_a_column_that_is_none_is_told(text):
     with pytest.raises(ValueError, match="a column must be 'structure"):
         Sizing.parse(text)
     assert all(Sizing.parse(str(column)) == column for column in grid())
-
-
-def test_trained_weights_are_told_from_fresh_ones():
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(60, 80), nn.LayerNorm(80), nn.ReLU(), nn.Linear(80, 40))
-    facts = weight_facts(network.parameters())
-    assert (facts["matrices"], facts["depth"], facts["is_trained"], facts["narrow"]) == (2, 1, False, 0)
-    assert facts["fan_in"] == pytest.approx(math.sqrt(60 * 80))
-    assert facts["start"] == pytest.approx(1, rel=0.05)
-    inputs = torch.randn(256, 60)
-    targets = (inputs @ torch.randn(60, 40)).argmax(1)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-    for _ in range(20):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(inputs), targets).backward()
-        optimizer.step()
-    assert weight_facts(network.parameters())["is_trained"]
 
 
 def test_kept_tables_are_read_with_facts_and_structures_as_they_were():

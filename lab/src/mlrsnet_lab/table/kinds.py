@@ -293,3 +293,37 @@ def _pre_trained(kind: Kind, model: ModelFactory, data: Data, inputs: Tensor, ta
             optimizer.step()
             decay.step()
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+FIRST = 1_000_000
+"""Numbers of kinds begin here: the rows of a table have smaller ones, so that it can judge what was learned."""
+
+
+@dataclass(frozen=True)
+class KindSampler:
+    """Draws kinds of the table, each with its own data, network, optimizer and horizon.
+
+    Args:
+        horizons: smallest and largest number of steps.
+        families: see `kinds.FAMILIES`.
+        root: where the data is.
+
+    >>> KindSampler((50, 60), ("mlp",)).numbers(seed=3, count=2) == KindSampler((50, 60), ("mlp",)).numbers(seed=3, count=2)
+    True
+    """
+
+    horizons: tuple[int, int] = (50, 3000)
+    families: Sequence[str] = FAMILIES
+    root: Path | None = None
+
+    def numbers(self, seed: int, count: int) -> list[int]:
+        """The kinds of a seed."""
+        drawn = torch.randint(2**31, (count,), generator=generator("kinds", seed))
+        return [FIRST + number for number in drawn.tolist()]
+
+    def sample(self, seed: int, count: int) -> list[Task]:
+        """See `horizon.Sampler`."""
+        return [
+            draw(number, horizons=self.horizons, families=self.families).task(self.root)
+            for number in self.numbers(seed, count)
+        ]

@@ -366,7 +366,6 @@ def test_validation_noise_enters_theorem_3_as_a_constant():
         (lambda: Decay(T=10, M=0, N=2), "M must be > 0, got 0"),
         (lambda: Decay(T=10, M=3, N=3), r"N must be in \(M, T\] = \(3, 10\], got 3"),
         (lambda: Decay(T=10, M=3, N=11), r"N must be in \(M, T\]"),
-        (lambda: Decay(T=10, M=1, N=2, K=1.0), "K must be >= 1/a = 1.258"),
         (lambda: Decay(T=10, M=1, N=2).lrs(0.1, position=1.5), r"position must be in \[0, 1\], got 1.5"),
         (lambda: initial_lr(Noise(), smoothness=1.0, c=0.5), "c must be >= 1, got 0.5"),
         (
@@ -390,13 +389,3 @@ def test_validation_noise_enters_theorem_3_as_a_constant():
 def test_errors_name_the_argument_and_the_rule(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_a_larger_k_loosens_the_bounds_and_keeps_them():
-    tight, loose = Decay(100, 1, 2), Decay(100, 1, 2, K=10.0)
-    setting = {"smoothness": 2.0, "pl_constant": 2.0, "first_gap": 1.0}
-    noise = Noise(absolute=1.0)
-    assert theorem1_bound(tight, noise, **setting) < theorem1_bound(loose, noise, **setting)
-    assert theorem2_bound(tight, noise, smoothness=2.0, decrease=1.0) < theorem2_bound(
-        loose, noise, smoothness=2.0, decrease=1.0
-    )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments import markdown, results, shipped_law
-from mlrsnet_lab.datasets import r_tables
+from lab.studies.rows import r_tables
 from mlrsnet_lab.table.columns import READING
 from mlrsnet_lab.table.compare import LAWS
 from mlrsnet_lab.table.file import TrainingTable

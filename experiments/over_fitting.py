@@ -23,8 +23,9 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
 from experiments import markdown, results
+from lab.studies.rows import r_tables
 from mlrsnet import LearnedLR
-from mlrsnet_lab.datasets import data_root, r_tables
+from mlrsnet_lab.datasets import data_root
 
 RECORD = results.RESULTS / "over_fitting" / "cpu.json"
 COSINE, DEFAULT, VALIDATED = "cosine, usual LR", "default", "default, validated"

@@ -11,14 +11,15 @@ import pytest
 import torch
 from commands import complaint, run
 
+from lab.studies.rows import __main__ as rows_study
+from lab.studies.rows import r_tables
 from mlrsnet_lab import universal
-from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table import kinds
 from mlrsnet_lab.table.columns import Sizing, grid
 from mlrsnet_lab.table.compare import compare
 from mlrsnet_lab.table.file import EDGES, TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of, source_data
+from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of
 from mlrsnet_lab.table.law import Response, cross_validated, fit, responses
 
 COLUMNS = (
@@ -65,10 +66,10 @@ def test_a_small_table_of_r_trains_under_every_column(tmp_path):
             member = tarfile.TarInfo(f"{r_tables.FOLDER}/{table.file}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-    rows = [dataclasses.replace(draw(number, horizons=(6, 9), families=("rows",)), batch_size=8) for number in (0, 20)]
+    rows = [dataclasses.replace(rows_study.draw(number, (6, 9)), batch_size=8) for number in (0, 20)]
     table = fill(tmp_path / "table.npz", rows, COLUMNS, root=tmp_path)
-    assert [data.is_regression for data in (source_data(row, tmp_path) for row in rows)] == [True, False]
-    assert source_data(rows[0], tmp_path).inputs.shape == (190, 1, 1, 5)
+    assert [data.is_regression for data in (row.data(tmp_path) for row in rows)] == [True, False]
+    assert rows[0].data(tmp_path).inputs.shape == (190, 1, 1, 5)
     assert np.isfinite(table.fitness).all()
 
 

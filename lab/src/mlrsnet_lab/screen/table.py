@@ -11,7 +11,7 @@ from mlrsnet_lab.table.columns import grid
 from mlrsnet_lab.table.compare import compare
 from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import FAMILIES, ROWS, Kind, draw
+from mlrsnet_lab.table.kinds import FAMILIES, Kind, draw
 
 
 def show_fill(
@@ -25,7 +25,7 @@ def show_fill(
     seconds: float | None,
 ) -> None:
     """Fill a table, with a line for each training."""
-    chosen = [checks.one_of("families", family, (*FAMILIES, ROWS)) for family in families or FAMILIES]
+    chosen = [checks.one_of("families", family, FAMILIES) for family in families or FAMILIES]
     checks.whole_number("rows", rows)
     columns = grid()
     names = [str(column) for column in columns]

@@ -6,25 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mlrsnet_lab import checks
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.datasets.split import SPLIT_SEED
 
 VAL_SHARE = TEST_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class ExampleOptions:
-    """Options of every dataset of examples.
-
-    Args:
-        fraction: of the training examples to use. A smaller fraction is part of a larger one.
-    """
-
-    fraction: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < checks.real("fraction", self.fraction) <= 1:
-            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes all training examples")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +98,12 @@ def split(examples: Examples) -> Parts:
     return Parts(examples[train], examples[val], examples[test])
 
 
-def chosen(parts: Parts, options: ExampleOptions) -> Parts:
+def chosen(parts: Parts, options: FractionOptions) -> Parts:
     """The fraction to train on; the other parts as they are."""
     return parts._replace(train=parts.train[slice(max(1, round(options.fraction * len(parts.train))))])
 
 
-def prepared(parts: Parts, options: ExampleOptions) -> Parts:
+def prepared(parts: Parts, options: FractionOptions) -> Parts:
     """The chosen fraction to train on, and features with mean 0 and deviation 1 there; constant ones are only centred."""
     parts = chosen(parts, options)
     inputs = parts.train.inputs.double()

@@ -429,7 +429,7 @@ def test_text_is_sampled_too():
         ({"horizons": (0, 3)}, "each of horizons must be a whole number >= 1, got 0"),
         ({"horizons": 5}, r"horizons must be \(smallest, largest\), got 5"),
         ({"label_smoothings": ()}, "label_smoothings must be a list of one or more"),
-        ({"optimizers": (None,)}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
+        ({"optimizers": (None,)}, "optimizer must be one of sgd, sgdm, adam, adamw; got None"),
         ({"batch_sizes": (0,)}, "batch_size must be a whole number >= 1, got 0"),
         ({"num_classes": (1,), "val_size": 1, "batch_sizes": (1,)}, "classes must be two or more different classes"),
         ({"horizons": (1, 2, 3)}, r"horizons must be \(smallest, largest\), got \(1, 2, 3\)"),
@@ -494,7 +494,7 @@ def test_a_sampler_of_ones_own_can_be_learned_from(sampler):
             {"train": torch.arange(20), "val": torch.arange(20, 30), "classes": [0, 1]},
             r"train must be examples of the classes \[0, 1\], got some of other classes",
         ),
-        ({"optimizer": None}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
+        ({"optimizer": None}, "optimizer must be one of sgd, sgdm, adam, adamw; got None"),
     ],
 )
 def test_examples_that_do_not_fit_the_task_are_refused(options, told):

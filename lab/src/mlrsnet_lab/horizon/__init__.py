@@ -8,7 +8,7 @@ from mlrsnet_lab.horizon.sampler import Mixture, Sampler, TaskSampler
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.tasks import Tasks
 from mlrsnet_lab.horizon.trainer import HorizonTrainer
-from mlrsnet_lab.horizon.updates import SGD, Adam, Update
+from mlrsnet_lab.horizon.updates import SGD, Adam
 
 __all__ = [
     "SGD",
@@ -25,5 +25,4 @@ __all__ = [
     "Task",
     "TaskSampler",
     "Tasks",
-    "Update",
 ]

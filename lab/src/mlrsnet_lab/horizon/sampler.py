@@ -65,7 +65,7 @@ class TaskSampler:
     models: Sequence[ModelFactory]
     horizons: tuple[int, int] = (100, 400)
     batch_sizes: Sequence[int] = (32,)
-    optimizers: Sequence["str | Update"] = ("sgd",)
+    optimizers: Sequence[str | Update] = ("sgd",)
     weight_decays: Sequence[float] = (5e-4,)
     num_classes: Sequence[int | None] = (None,)
     train_sizes: tuple[int, int] | None = None

@@ -32,7 +32,7 @@ class Task:
         batch_size: examples per step.
         train, val: indices into the data, without overlap. If None, a fifth of the examples of `classes` is held out.
         classes: train on these classes only, renamed 0, 1, ...; None for all. The network's other outputs are masked.
-        optimizer: `sgd`, `sgdm`, `adam`, `adamw`, or an `Update`.
+        optimizer: `sgd`, `sgdm`, `adam`, `adamw`, or a `horizon.SGD` or `horizon.Adam`.
         weight_decay: of the optimizer.
         label_noise: share of the training labels replaced by random ones; not for sequences.
         seed: of initial weights, batch order, mirroring and label noise.
@@ -48,7 +48,7 @@ class Task:
     train: Tensor | None = field(default=None, repr=False)
     val: Tensor | None = field(default=None, repr=False)
     classes: Sequence[int] | None = None
-    optimizer: "str | Update" = "sgd"
+    optimizer: str | Update = "sgd"
     weight_decay: float = 0.0
     label_noise: float = 0.0
     seed: int = 0

@@ -45,27 +45,14 @@ class ExampleDataset:
     """
 
     name: str
-    parts: Parts
+    train: Examples
+    val: Examples
+    test: Examples
     num_classes: int | None
     unit: str = ""
     scale: float = 1.0
     vocabulary: int | None = None
     note: str = ""
-
-    @property
-    def train(self) -> Examples:
-        """To train on."""
-        return self.parts.train
-
-    @property
-    def val(self) -> Examples:
-        """To validate on."""
-        return self.parts.val
-
-    @property
-    def test(self) -> Examples:
-        """To test on."""
-        return self.parts.test
 
     @property
     def width(self) -> int:
@@ -80,7 +67,7 @@ class ExampleDataset:
     @property
     def sizes(self) -> dict[str, int]:
         """The number of examples in each part."""
-        return {name: len(part) for name, part in self.parts._asdict().items()}
+        return {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
 
     @property
     def rmse_of_mean(self) -> float:

@@ -43,7 +43,7 @@ def load(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
             for part in parts
         )
     )
-    return ExampleDataset(name, made, num_classes=2, vocabulary=len(number) + 2, note=source(SNIPPETS))
+    return ExampleDataset(name, *made, num_classes=2, vocabulary=len(number) + 2, note=source(SNIPPETS))
 
 
 def _read(path: Path) -> list[tuple[list[str], int]]:

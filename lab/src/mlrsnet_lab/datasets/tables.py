@@ -52,7 +52,7 @@ def load_diamonds(name: str, root: Path, options: FractionOptions) -> ExampleDat
     23 of 53,940 diamonds have a side of 0 or of more than 15 mm, which no diamond has: they are left out.
     """
     parts = prepared(split(packages.parsed(DIAMONDS, root, _diamonds)), options)
-    return ExampleDataset(name, parts, num_classes=None, unit="$", note=source(DIAMONDS))
+    return ExampleDataset(name, *parts, num_classes=None, unit="$", note=source(DIAMONDS))
 
 
 def _diamonds(path: Path) -> Examples:
@@ -73,7 +73,7 @@ def load_flights(name: str, root: Path, options: FractionOptions) -> ExampleData
     table = packages.arrays(FLIGHTS, root, name, _flights)
     whole = Examples(torch.from_numpy(table["inputs"]), torch.from_numpy(table["targets"]))
     parts = prepared(split(whole), options)
-    return ExampleDataset(name, parts, num_classes=int(whole.targets.max()) + 1, note=source(FLIGHTS))
+    return ExampleDataset(name, *parts, num_classes=int(whole.targets.max()) + 1, note=source(FLIGHTS))
 
 
 def load_bundled(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
@@ -84,7 +84,7 @@ def load_bundled(name: str, root: Path, options: FractionOptions) -> ExampleData
     numbers = name == "diabetes"
     targets = torch.from_numpy(table.target.astype(np.float32 if numbers else np.int64))
     parts = prepared(split(Examples(inputs, targets.unsqueeze(1) if numbers else targets)), options)
-    return ExampleDataset(name, parts, num_classes=None if numbers else len(table.target_names))
+    return ExampleDataset(name, *parts, num_classes=None if numbers else len(table.target_names))
 
 
 def source(packaged: Packaged) -> str:

@@ -45,7 +45,7 @@ def load(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     )
     scale = float(found.train.targets.std())
     parts = Parts(*(Examples(part.inputs, part.targets / scale) for part in prepared(found, options)))
-    return ExampleDataset(name, parts, num_classes=None, unit="°F", scale=scale, note=source(WEATHER))
+    return ExampleDataset(name, *parts, num_classes=None, unit="°F", scale=scale, note=source(WEATHER))
 
 
 def _read(path: Path) -> packages.Arrays:

@@ -24,11 +24,15 @@ States = Sequence[dict[str, Any]]
 class Baseline(Optimizer):
     """An optimizer that finds its own LR, one for all parameters. Everything it remembers is in `state` and in its one group.
 
-    `rules` has its arguments and how to check them.
+    `rules` has its arguments and how to check them; `found` what it has found before the first step, in the group too.
     """
 
     rules: ClassVar[Mapping[str, Rule]]
+    found: ClassVar[Mapping[str, Any]] = {"hypergradient": None}
     _has_warned = False  # on the class, because a copy or a pickle of an optimizer keeps no other attributes
+
+    def __init__(self, params: Any, **settings: Any) -> None:
+        super().__init__(params, {**settings, **self.found})
 
     @property
     def group(self) -> dict[str, Any]:

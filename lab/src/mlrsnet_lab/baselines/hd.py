@@ -119,15 +119,7 @@ class HDSGD(HypergradientDescent):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "momentum": momentum,
-                "nesterov": nesterov,
-                "weight_decay": weight_decay,
-                "hypergradient": None,
-            },
+            params, lr=lr, hyper_lr=hyper_lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay
         )
         if nesterov and not momentum:
             raise ValueError(f"momentum must be > 0 with nesterov=True, got {momentum!r}")
@@ -187,17 +179,7 @@ class HDAdam(HypergradientDescent):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "hypergradient": None,
-            },
-        )
+        super().__init__(params, lr=lr, hyper_lr=hyper_lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     def _directions(self, gradients: Tensors, states: States) -> Tensors:
         return adam(states, gradients, self.group["betas"], self.group["eps"])[1]

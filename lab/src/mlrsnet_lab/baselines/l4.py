@@ -68,6 +68,7 @@ class L4(Baseline):
     0.0121...
     """
 
+    found: ClassVar[Mapping[str, Any]] = {"lr": 0.0, "min_loss": None}
     rules: ClassVar[Mapping[str, Rule]] = {
         "form": lambda name, value: checks.one_of(name, value, FORMS),
         "fraction": checks.positive,
@@ -95,19 +96,15 @@ class L4(Baseline):
     ) -> None:
         super().__init__(
             params,
-            {
-                "form": form,
-                "fraction": fraction,
-                "target": target,
-                "initial_target": initial_target,
-                "forget_steps": forget_steps,
-                "eps": eps,
-                "betas": betas,
-                "adam_eps": adam_eps,
-                "weight_decay": weight_decay,
-                "lr": 0.0,
-                "min_loss": None,
-            },
+            form=form,
+            fraction=fraction,
+            target=target,
+            initial_target=initial_target,
+            forget_steps=forget_steps,
+            eps=eps,
+            betas=betas,
+            adam_eps=adam_eps,
+            weight_decay=weight_decay,
         )
 
     @torch.no_grad()

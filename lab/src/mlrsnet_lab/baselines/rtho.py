@@ -95,15 +95,7 @@ class RTHO(Baseline):
         clip_norm: float | None = None,
     ) -> None:
         super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "clip_norm": clip_norm,
-                "hypergradient": None,
-            },
+            params, lr=lr, hyper_lr=hyper_lr, momentum=momentum, weight_decay=weight_decay, clip_norm=clip_norm
         )
 
     @property

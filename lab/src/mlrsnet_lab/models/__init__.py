@@ -41,12 +41,6 @@ __all__ = [
 MORE = "a classifier needs two or more"
 
 
-def _small_cnn(
-    shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch", init: str = "torch"
-) -> nn.Module:
-    return small_cnn(shape[0], num_classes, checks.whole_number("width", width), norm, init)
-
-
 IMAGE: dict[str, Callable[..., nn.Module]] = {
     "resnet18": partial(resnet, "resnet18"),
     "resnet34": partial(resnet, "resnet34"),
@@ -55,7 +49,7 @@ IMAGE: dict[str, Callable[..., nn.Module]] = {
     "shufflenetv2": shufflenetv2,
     "mobilenetv2": mobilenetv2,
     "nasnet": NASNet,
-    "small_cnn": _small_cnn,
+    "small_cnn": small_cnn,
     "mlp": mlp,
     "patch_net": PatchNet,
     "vit": VisionTransformer,

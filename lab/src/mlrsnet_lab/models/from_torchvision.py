@@ -5,8 +5,7 @@ from typing import Any
 from torch import nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.initialisation import torchs_own, xavier
-from mlrsnet_lab.models.parts import Shape, dropout_rate
+from mlrsnet_lab.models.parts import Shape, dropout_rate, torchs_own, xavier
 from mlrsnet_lab.models.stem import first_conv, is_small, torchvision_models
 
 INITS = ("auto", "torch", "he", "xavier")

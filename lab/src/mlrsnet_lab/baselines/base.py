@@ -39,6 +39,14 @@ class Baseline(Optimizer):
         """The one group."""
         return self.param_groups[0]
 
+    @property
+    def last_hypergradient(self) -> float | None:
+        """The slope of a loss over the LR, as of the last step: positive if a smaller LR had been better. None before there is one.
+
+        HD: of the training loss, -g_{t+1} . d_t. RTHO: of the validation loss, grad E(w_t) . Z_t. L4 has none.
+        """
+        return self.group.get("hypergradient")
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Take the parameters, and check the settings."""
         if self.param_groups:

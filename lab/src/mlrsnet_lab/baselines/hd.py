@@ -43,12 +43,6 @@ class HypergradientDescent(Baseline):
     def _directions(self, gradients: Tensors, states: States) -> Tensors:
         raise NotImplementedError
 
-    @property
-    def last_hypergradient(self) -> float | None:
-        """-g_{t+1} . d_t as of the last step. Positive: the step before was too long. None before the first step."""
-        found: float | None = self.group["hypergradient"]
-        return found
-
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
         """Adapt the LR to the gradients in `.grad`, then take a step."""

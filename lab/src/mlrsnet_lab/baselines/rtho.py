@@ -98,12 +98,6 @@ class RTHO(Baseline):
             params, lr=lr, hyper_lr=hyper_lr, momentum=momentum, weight_decay=weight_decay, clip_norm=clip_norm
         )
 
-    @property
-    def last_hypergradient(self) -> float | None:
-        """grad E(w_t) . Z_t as of the last step. Positive: the LR was lowered. None before the second step."""
-        found: float | None = self.group["hypergradient"]
-        return found
-
     def hypergradient(self, val_closure: Closure) -> float:
         """dE / d alpha through the whole training so far, at the current weights: grad E(w_t) . Z_t."""
         parameters = [p for p in self._trained() if "sensitivity" in self.state.get(p, {})]

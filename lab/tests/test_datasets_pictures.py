@@ -91,19 +91,37 @@ def test_own_pictures_are_cropped_and_flipped_only_if_asked(tmp_path):
         load(str(path), val_size=10, pad=2, augment=False)
 
 
+@pytest.mark.parametrize("unit", [1, 255])
+def test_float_pictures_give_the_same_task_as_bytes(tmp_path, unit):
+    pixels = np.random.default_rng(1).integers(0, 256, (60, 4, 4), dtype=np.uint8)
+    pixels[0, 0] = 255
+    both = []
+    for name, scale in (("bytes", None), ("floats", unit / 255)):
+        x = pixels if scale is None else (pixels * scale).astype(np.float32)
+        both.append(load(str(write(tmp_path / f"{name}.npz", x_train=x, x_test=x[:20])), val_size=10))
+    assert torch.equal(both[0].train.images, both[1].train.images)
+    assert both[0].shape == (1, 4, 4)
+    assert both[0].mean == both[1].mean
+
+
 X, Y = np.zeros((60, 4, 4, 3), np.uint8), np.arange(60) % 10
 BAD_ARRAYS = {
     "missing": ({"y_test": None}, r"must hold the arrays .*y_test, found x_test, x_train, y_train"),
     "half-val": ({"x_val": X}, "must hold the arrays .*y_val"),
     "objects": ({"y_train": np.array([{}] * 60)}, "holds Python objects, .* was not read"),
-    "text": ({"x_train": X.astype(str)}, "x_train must be uint8, from 0 to 255, got <U"),
-    "floats": ({"x_test": X[:20] / 255}, "x_test must be uint8, from 0 to 255, got float64: undo its normalisation"),
+    "text": ({"x_train": X.astype(str)}, "x_train must be uint8 or floats, got <U"),
+    "nan": ({"x_train": np.where(X == 0, np.nan, 0)}, "x_train must be finite"),
+    "infinite": ({"x_test": np.full((20, 4, 4, 3), np.inf)}, "x_test must be finite"),
+    "normalised": ({"x_train": X - 1.5}, r"x_train must lie in \[0, 255\].* got -1.5 to -1.5"),
+    "too-bright": ({"x_train": X.astype(int) + 300}, r"x_train must lie in \[0, 255\].* got 300"),
+    "mixed-units": ({"x_train": X / 255}, "same units, got x_train 0 to 1, x_test 0 to 255"),
     "flat": ({"x_train": X.reshape(60, -1)}, r"x_train must have the shape .* got \(60, 48\)"),
     "channels-first": ({"x_train": np.zeros((60, 3, 32, 32), np.uint8)}, "put channels last"),
     "none": ({"x_train": X[:0], "y_train": Y[:0]}, r"x_train must have the shape .* got \(0, 4, 4, 3\)"),
     "lengths": ({"y_train": Y[:59]}, r"one label for each of the 60 pictures of x_train.* got \(59,\)"),
     "column": ({"y_train": Y[:, None]}, r"one label for each .* got \(60, 1\)"),
-    "half-labels": ({"y_train": Y + 0.5}, "y_train must be whole numbers from 0, .* got float64"),
+    "half-labels": ({"y_train": Y + 0.5}, "y_train must be whole numbers from 0, .* got 0.5"),
+    "nan-labels": ({"y_train": np.where(Y == 3, np.nan, Y)}, "y_train must be whole numbers from 0, .* got nan"),
     "negative": ({"y_test": np.arange(20) - 1}, "y_test must be whole numbers from 0, .* got -1"),
     "names": ({"y_train": Y.astype(str)}, "y_train must be whole numbers from 0, .* got <U"),
     "gap": ({"y_train": np.where(Y == 4, 5, Y)}, "got none of class 4"),

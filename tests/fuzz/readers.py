@@ -413,7 +413,7 @@ def read_table_texts(folder: Path, content: bytes) -> None:
 def pictures() -> dict[str, np.ndarray]:
     images = np.arange(4 * 2 * 2, dtype=np.uint8).reshape(4, 2, 2)
     labels = np.array([0, 1, 0, 1])
-    return {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+    return {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels.astype(np.float32)}
 
 
 def read_one_array(folder: Path, content: bytes) -> None:

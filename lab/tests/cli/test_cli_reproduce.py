@@ -229,7 +229,7 @@ def test_a_recipe_whose_data_is_not_there_says_where_to_put_it(capsys, tmp_path,
     monkeypatch.setattr("mlrsnet_lab.datasets.download.fetch", offline)
     message = complaint(capsys, *TABLE1, "--scale", "paper", "--data", "here", code=1)
     assert f"cifar10 was not found: put {tmp_path}/here/cifar10.npz there" in message
-    assert "pictures N x H x W x C, uint8; labels from 0" in message
+    assert "uint8 or numbers from 0 to 255, or floats from 0 to 1; labels from 0" in message
     assert "no network" in message
 
 

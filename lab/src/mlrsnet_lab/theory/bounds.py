@@ -1,7 +1,7 @@
 """The schedules of Section 5.1 and the bounds of Theorems 1, 2 and 3, as pure functions of their constants.
 
 Each bound is what the appendix's proof gives once its slips are corrected, for SGD w_{t+1} = w_t - alpha_t v_t from w_1,
-t = 1..T. Paper symbols: L, mu, kappa, sigma from (A1) to (A3), see `problems`; a, b, K, M, N from `Decay`.
+t = 1..T. Paper symbols: L, mu, kappa, sigma from (A1) to (A3), see `problems`; a, b, M, N from `Decay`, K = 1 / a.
 """
 
 import math

@@ -4,9 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY_LAB := $(VENV)/.ready-lab
 READY_DEV := $(VENV)/.ready-dev
+export PYTHONDONTWRITEBYTECODE := # the set-up leaves compiling to the first import, which must keep what it compiled
 
 LOWEST_TORCH := 2.6.0
-LOCK := requirements/dev.lock
 
 .PHONY: demo check test nightly docs tables test-lowest setup lint format bench build clean lock audit sbom supply
 
@@ -22,13 +22,13 @@ test: setup lint  ## linter, types, import rules, then everything that a change 
 nightly: setup test-lowest  ## what takes long: all recipes and scripts, kills, Ray, torchrun, the lowest torch, an hour of fuzzing
 	$(BIN)/python -m pytest -n auto --dist worksteal -m nightly
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
-	$(BIN)/python -m experiments.fuzz
+	$(BIN)/python -m tools.fuzz
 
 docs: setup  ## build the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'open site/index.html'
 
-tables: setup  ## make shipped schedules of Algorithm 1 and the documents' tables and pictures from results/
+tables: setup  ## make the documents' tables and pictures from results/
 	$(BIN)/python -m experiments all
 
 test-lowest:  ## the tests on the lowest supported torch, in a separate environment; leaves a record
@@ -43,17 +43,12 @@ setup: $(READY_DEV)  ## everything that tests, documents and every framework nee
 
 $(READY_LAB): pyproject.toml lab/pyproject.toml  # what the demo needs: no framework, no tools
 	@$(MAKE) --no-print-directory $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --editable . --editable ./lab
+	@$(BIN)/python tools/set_up.py demo
 	@touch $(READY_LAB)
 
-$(READY_DEV): pyproject.toml lab/pyproject.toml
+$(READY_DEV): pyproject.toml lab/pyproject.toml  # make setup LOCKED=1: exactly the packages of the lock (Python 3.11, Linux)
 	@$(MAKE) --no-print-directory $(BIN)/python
-ifdef LOCKED  # make setup LOCKED=1: exactly the packages of the lock, each checked against its digest (Python 3.11, Linux)
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable ./lab
-else
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable './lab[all]'
-endif
+	@$(BIN)/python tools/set_up.py tests $(if $(LOCKED),--locked)
 	@touch $(READY_LAB) $(READY_DEV)
 
 $(BIN)/python:
@@ -85,15 +80,14 @@ supply: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[supply]'
 
 lock: supply  ## pin every package that the tests need, with digests, for `make setup LOCKED=1`
-	$(BIN)/uv pip compile pyproject.toml lab/pyproject.toml --extra dev --extra all --no-emit-package mlrsnet --upgrade --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' --quiet --output-file $(LOCK)
+	$(BIN)/python -m tools.lock
 
 audit: supply  ## known vulnerabilities of the packages in the lock; leaves a record
-	$(BIN)/python -m experiments.audit
+	$(BIN)/python -m tools.audit
 
 sbom: supply  ## what the wheel needs, as a CycloneDX bill of materials in dist/
 	@mkdir -p dist
-	$(BIN)/uv pip compile pyproject.toml --constraint $(LOCK) --python-version 3.11 --python-platform x86_64-manylinux_2_28 --quiet \
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements/dev.lock --constraint requirements/torch-cuda.lock --python-version 3.11 --python-platform x86_64-manylinux_2_28 --quiet \
 	  | $(BIN)/cyclonedx-py requirements - --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/mlrsnet.cdx.json
 
 clean:

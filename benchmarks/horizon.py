@@ -29,6 +29,7 @@ from mlrsnet_lab.horizon.fitness import calibrated_loss
 from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.population import Population
 from mlrsnet_lab.models import build_image
+from mlrsnet_lab.records import commit
 
 TASKS, BATCH = 8, 128
 
@@ -107,6 +108,7 @@ def main() -> None:
     device = torch.device(words.device)
     record = {
         "versions": versions(),
+        "commit": commit(),
         "machine": {"system": platform.platform(), "device": device_name(device)},
         "settings": {"tasks": TASKS, "batch": BATCH, "steps": words.steps, "network": "patch_net, 16x16"},
         **measure(device, tuple(words.members), words.steps),

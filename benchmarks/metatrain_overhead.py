@@ -29,6 +29,7 @@ from mlrsnet import MetaTrainer
 from mlrsnet.card import versions
 from mlrsnet.nets import LSTMNet
 from mlrsnet_lab.models.small_cnn import small_cnn
+from mlrsnet_lab.records import commit
 
 STEPS = 1_000_000
 
@@ -195,7 +196,7 @@ def main() -> None:
     arguments.add_argument("--only", choices=("cpu", "gpu"), help="default: both, where there is a GPU")
     given = arguments.parse_args()
     out = given.out
-    record: dict[str, Any] = {"versions": versions(), "machine": platform.platform()}
+    record: dict[str, Any] = {"versions": versions(), "commit": commit(), "machine": platform.platform()}
     torch.set_num_threads(2)
     if given.only != "gpu":
         record["cpu"] = {"device": f"CPU, {torch.get_num_threads()} threads", **measure("cpu")}

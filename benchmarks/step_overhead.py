@@ -44,6 +44,7 @@ from mlrsnet.law import Law
 from mlrsnet.nets import LSTMNet
 from mlrsnet.sensors import ENTRIES
 from mlrsnet_lab.models.transformer import Block
+from mlrsnet_lab.records import commit
 
 STEPS = 1_000_000  # a horizon none of the loops below reaches
 
@@ -387,7 +388,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", type=Path, help="write the numbers as JSON")
     out = arguments.parse_args().out
-    record: dict[str, Any] = {"versions": versions(), "machine": platform.platform()}
+    record: dict[str, Any] = {"versions": versions(), "commit": commit(), "machine": platform.platform()}
     torch.set_num_threads(1)
     record["cpu"] = {"device": "CPU, 1 thread", **{name: on_cpu(name) for name in TRAININGS}}
     record["counts"] = {

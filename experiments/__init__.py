@@ -2,9 +2,8 @@
 
     python -m experiments tables     tables between `<!-- made: -->` comments, and results/report.md
     python -m experiments pictures   docs/pictures
-    python -m experiments ship       shipped schedules that runs of Algorithm 1 left
-    python -m experiments all        all three
+    python -m experiments all        both
     python -m experiments report-page  docs/pictures/report.png, with chromium
 
-Four files also measure what a training of the lab does not: `python -m experiments.universal_lstm_variants --help`, and so on.
+Nothing here measures anything: recipes of the lab, `benchmarks/` and `tools/` do.
 """

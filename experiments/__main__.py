@@ -4,21 +4,20 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import documents, pictures, report_page, ship
+from experiments import documents, pictures
 from experiments.results import ROOT
 
 ACTIONS: dict[str, tuple[str, Callable[[], list[Path]]]] = {
-    "ship": ("shipped schedules that runs of Algorithm 1 left", ship.write),
     "tables": ("tables between `<!-- made: -->` comments, and results/report.md", documents.write),
     "pictures": ("docs/pictures", pictures.write),
-    "report-page": ("the picture of a report, with chromium; not part of all", report_page.write),
+    "report-page": ("the picture of a report, with chromium; not part of all", pictures.write_report),
 }
 ALL = "all"
 ON_REQUEST = ("report-page",)
 
 
 def main() -> None:
-    """Run one action, or all: what is shipped first, because tables and pictures show it."""
+    """Run one action, or all."""
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     parser.add_argument(
         "what", choices=[*ACTIONS, ALL], help="; ".join(f"{name}: {about}" for name, (about, _) in ACTIONS.items())

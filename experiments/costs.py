@@ -1,66 +1,35 @@
-"""How much of every recipe has been run, and what the rest would cost on one H200, by `epoch_times`."""
+"""How much of every recipe has been run."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 
-from experiments import epoch_times, markdown, results
+from experiments import markdown, results
 from mlrsnet_lab import records
 from mlrsnet_lab.jobs import Job
-from mlrsnet_lab.recipes import RECIPES, STUDIES, Cell, Recipe
-
-
-def state(name: str, scale: str) -> tuple[str, str]:
-    """How many of the trainings there are, and how long the others would take."""
-    recipe, folder = RECIPES[name], results.place(name, scale)
-    planned = list(_planned(recipe, scale))
-    place = results.RESULTS / folder
-    ended = {run.folder for run in records.runs(place) if run.ended} if place.is_dir() else set()
-    missing = [cell for cell, seed in planned if place / cell.folder(seed) not in ended]
-    done = len(planned) - len(missing)
-    return f"[{done} of {len(planned)}](../results/{folder})" if done else results.NOT_RUN, _time(missing)
-
-
-def _planned(recipe: Recipe, scale: str) -> Iterator[tuple[Cell, int]]:
-    """Every training of a recipe, trials of settings included."""
-    for cell in _cells(recipe, scale):
-        yield from ((cell, seed) for seed in recipe.seeds)
-        yield from ((one.cell, one.seed) for one in Job(cell, 0, 0, 0).trials(recipe.seeds[0]))
-
-
-def _cells(recipe: Recipe, scale: str) -> list[Cell]:
-    """All of them: a row that needs the authors' files costs as much as its neighbours."""
-    cells = recipe.cells(scale)
-    specs = {cell.column: cell.spec for cell in cells if cell.spec is not None}
-    return [replace(cell, spec=cell.spec or specs[cell.column]) for cell in cells]
+from mlrsnet_lab.recipes import RECIPES, STUDIES, Cell
 
 
 def recipes() -> list[str]:
-    """A row for every recipe, then how the times were estimated."""
-    lines = []
-    for name, recipe in RECIPES.items():
-        if "short" not in recipe.for_cpu:  # else it has a table of its own
-            lines.append([f"`{name}`", recipe.title, *state(name, "short"), *state(name, "paper")])
-    for name, study in STUDIES.items():
-        lines.append([f"`{name}`", study.title, "computed, not trained", "", f"[all](../results/{name})", ""])
-    heads = ["recipe", "", "trained at `short`", "the rest", "trained at `paper`", "the rest"]
-    return [*markdown.table(heads, lines), "", _about()]
+    """A row for every recipe."""
+    lines = [
+        [f"`{name}`", recipe.title, state(name, "short"), state(name, "paper")]
+        for name, recipe in RECIPES.items()
+        if "short" not in recipe.for_cpu  # else it has a table of its own
+    ]
+    lines += [
+        [f"`{name}`", one.title, "computed, not trained", f"[all](../results/{name})"] for name, one in STUDIES.items()
+    ]
+    return markdown.table(["recipe", "", "trained at `short`", "trained at `paper`"], lines)
 
 
-def _about() -> str:
-    published = {task: count for task, (count, _, _) in epoch_times.PICTURES.items()}
-    counts = {task: epoch_times.examples(task) for task in published}
-    subsets = [f"{task} has {count:,}" for task, count in counts.items() if count < published[task]]
-    smaller = f" Data as recorded: {', '.join(subsets)} training pictures." if subsets else ""
-    return (
-        "Times are estimates for one H200, one training after the other: the fastest recorded epoch of the same network, size "
-        "of pictures and kind of step, per picture or word, which is too high where runs shared the GPU. Without such a record: "
-        "L4, HD and RTHO by their ratio to a plain step, MLR-SNet by its meta-updates, NASNet from MobileNetV2 by what "
-        f"convolutions write, other networks from ResNet-18 by their arithmetic.{smaller}"
-    )
+def state(name: str, scale: str) -> str:
+    """How many of the trainings there are, trials of settings included."""
+    recipe, folder = RECIPES[name], results.RESULTS / results.place(name, scale)
+    planned = [folder / place for cell in recipe.cells(scale) for place in _places(cell, recipe.seeds)]
+    ended = {run.folder for run in records.runs(folder) if run.ended} if folder.is_dir() else set()
+    done = sum(place in ended for place in planned)
+    return f"[{done} of {len(planned)}](../results/{folder.name})" if done else results.NOT_RUN
 
 
-def _time(cells: list[Cell]) -> str:
-    total = sum(epoch_times.seconds(cell.spec) for cell in cells if cell.spec is not None)
-    if not total:
-        return ""
-    return f"{float(f'{total / 3600:.2g}'):g} h" if total >= 3600 else f"{float(f'{total / 60:.2g}'):g} min"
+def _places(cell: Cell, seeds: tuple[int, ...]) -> list[Path]:
+    trials = Job(cell, 0, 0, 0).trials(seeds[0]) if cell.spec else []
+    return [*(cell.folder(seed) for seed in seeds), *(one.cell.folder(one.seed) for one in trials)]

@@ -1,32 +1,36 @@
 """The pictures of docs/pictures that are drawn from records."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments import (
-    lstm_or_mlp,
-    pace_of_algorithm_1,
+    algorithm_1,
+    full_horizon,
+    paper_tables,
     proof,
     resnet18_grid,
-    table1,
+    results,
     transfers,
-    universal_lstm_on_eight_tasks,
-    what_schedules_read,
     width_of_minima,
 )
+from experiments.drawing import fewer_colours
 from experiments.results import ROOT
 from lab.studies.sweeps import pictures as sweeps
+from mlrsnet_lab import report
 
 PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
     "proof.png": proof.draw,
     "lr_curves.png": resnet18_grid.draw,
-    "universal_lstm.png": universal_lstm_on_eight_tasks.draw,
-    "universal_lstm_map.png": what_schedules_read.draw,
-    "algorithm_1.png": pace_of_algorithm_1.draw,
-    "table1.png": table1.draw,
+    "universal_lstm.png": full_horizon.draw_lrs,
+    "universal_lstm_map.png": full_horizon.draw_map,
+    "algorithm_1.png": algorithm_1.draw,
+    "table1.png": paper_tables.draw_table1,
     "transfers.png": transfers.draw,
-    "lstm_or_mlp.png": lstm_or_mlp.draw,
+    "lstm_or_mlp.png": paper_tables.draw_networks,
     "width.png": width_of_minima.draw,
     **sweeps.DRAW,
 }
@@ -39,5 +43,30 @@ def write() -> list[Path]:
         path = PICTURES / name
         before = path.read_bytes() if path.is_file() else None
         draw(path)
+        fewer_colours(path)
         changed += [path] if path.read_bytes() != before else []
     return changed
+
+
+FOLDER, WIDTH, HEIGHT = "table1_smoke", 1100, 1522
+
+
+def draw_report(out: Path) -> None:
+    """The top of the page."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        raise FileNotFoundError(
+            "the picture of a report needs chromium, which is not installed: apt-get install chromium"
+        )
+    with TemporaryDirectory() as folder:
+        page, _ = report.save_report(results.report(FOLDER), Path(folder))
+        how = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
+        command = [browser, *how, f"--screenshot={out.resolve()}", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    fewer_colours(out)
+
+
+def write_report() -> list[Path]:
+    """Take it anew; browsers differ, so this is not part of `all`."""
+    draw_report(PICTURES / "report.png")
+    return [PICTURES / "report.png"]

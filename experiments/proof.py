@@ -7,16 +7,13 @@ ratio says more where the loss is small; a ratio of nats is a share of what is l
 The best decay of a task is the one whose validation error, the mean over seeds, is lowest; one that diverged is no candidate. Every
 row is compared with it seed by seed, on test data, at the last epoch: r = exp(mean over seeds of log(error / error of the decay)).
 A training that diverged counts as guessing, or as predicting the mean, and is marked with a cross.
-
-    python -m experiments.proof [results/proof_short]
 """
 
-import argparse
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean, mean, median, stdev
+from statistics import geometric_mean, mean, stdev
 
 from experiments import drawing, markdown, results
 from mlrsnet_lab.recipes.proof import KINDS, TIMES, UNTOLD, VALIDATED
@@ -279,24 +276,3 @@ def draw(out: Path) -> None:
 
 def _by_task(folder: str) -> dict[str, dict[str, Ratio]]:
     return {one.title: made[1] for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
-
-
-def seconds(folder: str = FOLDER) -> list[str]:
-    """How long a training took, the median over rows and seeds."""
-    lines = []
-    for one in results.columns(folder):
-        runs = [run for row in results.rows(folder, one.title).values() for run in results.ended(row)]
-        lines.append([one.title, f"{median(run.data['timing']['seconds'] for run in runs):.1f}", str(len(runs))])
-    return markdown.table(["task", "seconds", "trainings"], lines) if lines else results.NOTHING
-
-
-def main() -> None:
-    """Print both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", default=FOLDER, help="in results/, or any path")
-    folder = parser.parse_args().folder.removeprefix("results/")
-    print("\n".join([*table(folder), "", *seconds(folder)]))
-
-
-if __name__ == "__main__":
-    main()

@@ -88,7 +88,10 @@ class Column:
     def heads(self) -> list[str]:
         """Of the paper's numbers, if there are any, and of ours."""
         theirs = ", ".join(filter(None, (self.name, "paper", self.table.paper_setting)))
-        return [*([theirs] if self.printed else []), f"{self.head}, ours" if self.printed else self.head]
+        return [
+            *([theirs] if self.printed else []),
+            f"{self.head}, ours" if self.printed else self.head,
+        ]
 
     def cells(self, name: str) -> list[str]:
         """The paper's number and ours; ours is bold if it is the best of several."""
@@ -102,6 +105,22 @@ class Column:
 def find(folder: str) -> list[Column]:
     """The columns in which something was run."""
     return [Column(table.title, folder, table) for table in results.columns(folder)]
+
+
+def scales(column: str, *folders: str) -> list[str]:
+    """One column of a recipe: the paper's numbers, then ours at several scales."""
+    found = [table for folder in folders for table in results.columns(folder) if table.title == column]
+    rows = [{row.name: row for row in table.rows} for table in found]
+    lines = []
+    for name in dict.fromkeys(name for one in rows for name in one):
+        printed = next((one[name].paper for one in rows if name in one), None)
+        ours = [results.outcome(one[name]) if name in one else "" for one in rows]
+        lines.append([name, metric_stat(printed) if printed else "", *ours])
+    return markdown.table(["", "paper", *(f"ours, {_epochs(table)} epochs" for table in found)], lines)
+
+
+def _epochs(table: Table) -> int:
+    return max(int(run.spec["epochs"]) for row in table.rows for run in results.ended(row))
 
 
 def recipe(folder: str) -> list[str]:

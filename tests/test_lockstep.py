@@ -1,4 +1,4 @@
-"""Today's core plays cases whose LRs the core of 239a254 wrote down, see `experiments/golden.py`.
+"""Today's core plays cases whose LRs the core of 239a254 wrote down, see `tools/golden.py`.
 
 The default runs freely here, with LRs that it writes itself: gradients do not depend on weights, so nothing that differs grows.
 `tools/lockstep.py` compares both cores on real trainings.
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import golden
+from tools import golden
 
 PAPER, OFFICIAL, DEFAULT = golden.paper_cases(), golden.official_cases(), golden.watched_cases()
 EQUAL, SINGLE = 1e-6, 1e-5

@@ -11,7 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from mlrsnet import LearnedLR
 
-timm = pytest.importorskip("timm.optim")
+try:
+    import timm.optim as timm
+except ImportError:  # it comes with torchvision
+    timm = None
 others = pytest.importorskip("pytorch_optimizer")
 
 STEPS = 100
@@ -91,9 +94,12 @@ NOT_HERE = ("bnb", "fused")  # they need a GPU
 COMPILED = ("kron",)  # minutes of compilation
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in timm.list_optimizers() if not name.startswith((*NOT_HERE, *COMPILED))]
-)
+TIMMS = timm.list_optimizers() if timm else ["every one"]
+needs_timm = pytest.mark.skipif(timm is None, reason="needs timm: pip install './lab[vision]'")
+
+
+@needs_timm
+@pytest.mark.parametrize("name", [name for name in TIMMS if not name.startswith((*NOT_HERE, *COMPILED))])
 def test_timms_optimizers_train(name):
     first, last = train(
         lambda model: timm.create_optimizer_v2(model, opt=name, lr=1e-3), second_order=name == "adahessian"
@@ -101,6 +107,7 @@ def test_timms_optimizers_train(name):
     assert last < first / 2
 
 
+@needs_timm
 def test_a_wrapper_of_timm_trains():
     first, last = train(lambda model: timm.Lookahead(torch.optim.AdamW(model.parameters())))
     assert last < first / 2

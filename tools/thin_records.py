@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from experiments import documents, pictures, results, ship
+from experiments import documents, pictures, results
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab.records import Record, packs, text
 
@@ -34,7 +34,6 @@ def read_by_tables() -> dict[Path, set[str]]:
         for path in documents.documents():
             documents.filled(path)
         pictures.write()
-        ship.made()
     return found
 
 

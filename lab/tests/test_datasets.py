@@ -289,6 +289,8 @@ def test_a_set_that_is_not_there_is_downloaded_once(tmp_path, monkeypatch, name,
 
 
 def test_without_a_network_one_line_says_where_to_put_the_file_and_how_to_download(tmp_path, monkeypatch):
+    pytest.importorskip("torchvision")
+
     def no_network(*_, **__):
         raise socket.gaierror("no network")
 
@@ -298,14 +300,14 @@ def test_without_a_network_one_line_says_where_to_put_the_file_and_how_to_downlo
     message = str(error.value)
     assert str(tmp_path / "cifar10.npz") in message
     assert "x_train, y_train, x_test, y_test" in message
-    assert "pip install mlrsnet-lab" in message
+    assert "pip install 'mlrsnet-lab[vision]'" in message
     assert "\n" not in message
     assert not list(tmp_path.iterdir())  # nothing half-done stays
 
 
 def test_without_torchvision_one_line_says_where_to_put_the_file_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    with pytest.raises(FileNotFoundError, match=r"svhn.npz.*pip install mlrsnet-lab.*needs torchvision"):
+    with pytest.raises(FileNotFoundError, match=r"svhn.npz.*pip install 'mlrsnet-lab\[vision\]'.*needs torchvision"):
         load("svhn", root=tmp_path)
 
 

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 import torch
-import torchvision
 from safetensors.torch import load, save
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
-from mlrsnet_lab.models import IMAGE, TEXT, LanguageModel, build_image, build_rows, build_text, num_parameters
+from mlrsnet_lab import models
+from mlrsnet_lab.models import IMAGE, TEXT, LanguageModel, build_rows, build_text, num_parameters
 from mlrsnet_lab.models.nasnet import FactorizedReduction, NormalCell, ReductionCell
 from mlrsnet_lab.models.patch_net import PatchNet
 from mlrsnet_lab.models.small_cnn import small_cnn
@@ -22,6 +22,14 @@ TINY = {"lstm": {"hidden": 6, "layers": 3}, "transformer": {"width": 8, "heads":
 VOCABULARY = 11
 RUN = [name for name in IMAGE if name != "resnet34"]
 """resnet34 differs from resnet18 in its number of blocks, which is counted."""
+OF_TORCHVISION = ("resnet18", "resnet34", "resnet50", "shufflenetv2", "mobilenetv2")
+
+
+def build_image(name, shape, num_classes, **options):
+    """As the lab's; a test that asks for a network of torchvision is skipped where that is not installed."""
+    if name in OF_TORCHVISION:
+        pytest.importorskip("torchvision")
+    return models.build_image(name, shape, num_classes, **options)
 
 
 def image_model(name, channels=3, side=32, seed=0, **options):
@@ -157,7 +165,7 @@ def test_mobilenet_halves_small_pictures_where_pytorch_cifar_does():
 def test_large_pictures_get_torchvisions_own_network(name, original):
     ours = image_model(name, 3, 128).eval()
     torch.manual_seed(0)
-    theirs = getattr(torchvision.models, original)(num_classes=10).eval()
+    theirs = getattr(pytest.importorskip("torchvision.models"), original)(num_classes=10).eval()
     x = pictures(side=128, batch=1)
     assert torch.equal(ours(x), theirs(x))
 
@@ -567,11 +575,22 @@ def test_a_mistake_is_named_in_one_line(case):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "shufflenetv2", "mobilenetv2"])
+@pytest.mark.parametrize("name", OF_TORCHVISION)
 def test_missing_torchvision_says_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    with pytest.raises(ImportError, match=r"needs torchvision.*pip install mlrsnet-lab"):
-        image_model(name)
+    with pytest.raises(ImportError, match=r"needs torchvision.*pip install 'mlrsnet-lab\[vision\]'"):
+        models.build_image(name, (3, 32, 32), 10)
+
+
+def test_a_torchvision_of_another_build_says_where_to_take_it_from(tmp_path, monkeypatch):
+    (tmp_path / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(
+        ImportError, match=r"same build as torch .*nms does not exist.*: install .* that torch came from"
+    ):
+        models.build_image("resnet18", (3, 32, 32), 10)
 
 
 def test_the_other_networks_do_not_need_torchvision():

@@ -44,18 +44,14 @@ def table(tmp_path):
     for seed in (0, 1):
         leave(tmp_path / "cifar-10" / "fixed" / f"seed{seed}", seed=seed)
     leave(tmp_path / "svhn" / "sgdr" / "seed0", trace=False)
-    leave(tmp_path / "alone", labels=False)
+    leave(tmp_path / "others" / "alone", labels=False)
     return tmp_path
 
 
 def test_unpacking_gives_back_the_same_files(table):
     before = contents(table)
     packs = records.pack(table, records.runs(table))
-    assert [path.relative_to(table).as_posix() for path in packs] == [
-        "runs.jsonl",
-        "cifar-10/runs.jsonl",
-        "svhn/runs.jsonl",
-    ]
+    assert [path.relative_to(table).as_posix() for path in packs] == ["runs.jsonl", "others/runs.jsonl"]
     assert set(contents(table)) == {path.relative_to(table).as_posix() for path in packs}
     for path in packs:
         records.unpack(path)
@@ -77,17 +73,17 @@ def test_a_real_run_survives_packing_bit_for_bit_and_is_not_trained_again(tmp_pa
 
 def test_every_reader_finds_packed_runs_where_their_folders_were(table, capsys):
     places, report = list(records.find(table)), read_report(table)
-    first = records.read(places[1])
+    first = records.read(places[0])
     records.pack(table, records.runs(table))
     assert list(records.find(table)) == places
-    assert records.read(places[1]) == first
-    assert list(records.find(table / "cifar-10" / "fixed")) == places[1:3]  # a folder that is gone now
+    assert records.read(places[0]) == first
+    assert list(records.find(table / "cifar-10" / "fixed")) == places[:2]  # a folder that is gone now
     assert read_report(table) == report
     assert cli.main(["runs", "list", str(table)]) == 0
     listed = capsys.readouterr().out
     assert all(f"  {place}\n" in listed for place in places)
     assert cli.main(["runs", "show", str(places[1])]) == 0
-    assert f"everything: {table / 'cifar-10' / 'runs.jsonl'}" in capsys.readouterr().out
+    assert f"everything: {table / 'runs.jsonl'}" in capsys.readouterr().out
 
 
 def test_unfinished_runs_and_schedules_stay_as_files(tmp_path):
@@ -105,9 +101,10 @@ def test_packing_again_adds_new_runs_and_replaces_old_ones(table):
     leave(table / "cifar-10" / "fixed" / "seed1", seed=8)
     leave(table / "cifar-10" / "fixed" / "seed2", seed=2)
     records.pack(table, records.runs(table))
-    pack = table / "cifar-10" / records.PACK
+    pack = table / records.PACK
     assert [json.loads(line)["folder"] for line in pack.read_text().splitlines()] == [
-        f"fixed/seed{seed}" for seed in range(3)
+        *(f"cifar-10/fixed/seed{seed}" for seed in range(3)),
+        "svhn/sgdr/seed0",
     ]
     assert records.read(table / "cifar-10" / "fixed" / "seed1").spec["seed"] == 8
 
@@ -115,12 +112,12 @@ def test_packing_again_adds_new_runs_and_replaces_old_ones(table):
 @pytest.mark.parametrize("damage", ["{", '{"folder": "../elsewhere", "record": {}}', "[]", '{"folder": "/etc"}'])
 def test_a_damaged_line_is_named_and_the_others_are_read(table, damage, capsys):
     records.pack(table, records.runs(table))
-    pack = table / "cifar-10" / records.PACK
-    first, _ = pack.read_text().splitlines()
-    pack.write_text(f"{first}\n{damage}\n")
+    pack = table / records.PACK
+    first, _, last = pack.read_text().splitlines()
+    pack.write_text(f"{first}\n{damage}\n{last}\n")
     report = read_report(table)
-    assert report.unreadable[0][0] == "cifar-10/runs.jsonl:2"
-    assert "line 2 of cifar-10/runs.jsonl is damaged" in report.unreadable[0][1]
+    assert report.unreadable[0][0] == "runs.jsonl:2"
+    assert "line 2 of runs.jsonl is damaged" in report.unreadable[0][1]
     assert len(report.runs) == 3
     assert cli.main(["runs", "list", str(table)]) == 0
     assert f"unreadable: line 2 of {pack}" in capsys.readouterr().out
@@ -132,9 +129,9 @@ def test_a_damaged_line_is_named_and_the_others_are_read(table, damage, capsys):
 
 def test_a_run_that_stands_twice_in_a_pack_is_named(table):
     records.pack(table, records.runs(table))
-    pack = table / "cifar-10" / records.PACK
+    pack = table / records.PACK
     pack.write_text(pack.read_text() + pack.read_text().splitlines()[0] + "\n")
-    with pytest.raises(ValueError, match=r"line 3 of .* repeats a run"):
+    with pytest.raises(ValueError, match=r"line 4 of .* repeats a run"):
         [records.read(place) for place in records.find(table)]
 
 
@@ -152,21 +149,21 @@ def test_an_interrupted_packing_loses_nothing(table, monkeypatch):
 
 def test_a_changed_pack_is_read_anew(table):
     records.pack(table, records.runs(table))
-    place, pack = table / "svhn" / "sgdr" / "seed0", table / "svhn" / records.PACK
+    place, pack = table / "svhn" / "sgdr" / "seed0", table / records.PACK
     assert records.read(place).result["last"] == 90.0
-    line = json.loads(pack.read_text())
+    *others, line = map(json.loads, pack.read_text().splitlines())
     line["record"]["result"]["last"] = 91.25
     del line["sha256"]  # as in packs of earlier versions
-    pack.write_text(json.dumps(line) + "\n")
+    pack.write_text("".join(f"{json.dumps(one)}\n" for one in (*others, line)))
     assert records.read(place).result["last"] == 91.25
 
 
 def test_a_changed_digit_of_a_packed_run_is_noticed_and_named(table):
     records.pack(table, records.runs(table))
-    place, pack = table / "svhn" / "sgdr" / "seed0", table / "svhn" / records.PACK
+    place, pack = table / "svhn" / "sgdr" / "seed0", table / records.PACK
     pack.write_text(pack.read_text().replace("90.0", "90.5"))
     with pytest.raises(
-        ValueError, match=r"the run sgdr/seed0 in .*runs.jsonl is damaged \(its digest does not match\)"
+        ValueError, match=r"the run svhn/sgdr/seed0 in .*runs.jsonl is damaged \(its digest does not match\)"
     ):
         records.read(place)
 

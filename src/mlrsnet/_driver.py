@@ -26,7 +26,7 @@ from mlrsnet._watch import Watch
 from mlrsnet.law import Facts, Law
 from mlrsnet.plan import OPEN_GROWTH, OPEN_STEPS, Plan
 from mlrsnet.ranks import Group, average_over_ranks, check_group
-from mlrsnet.sensors import Distance, read_facts
+from mlrsnet.sensors import Distance, is_capturing, read_facts
 
 NO_LOSS = (
     "the schedule {!r} reads the loss, and no loss was told since the last optimizer step: call step(loss) before "
@@ -35,6 +35,11 @@ NO_LOSS = (
 CAPTURED = (
     "{} cannot be captured in a graph: give the optimizer an LR that is a tensor on the GPU, and take a step before the capture, "
     "as torch asks for"
+)
+
+CAPTURED_RAISE = (
+    "on_nonfinite='raise' cannot be captured in a graph, since it reads every loss on the host: pass on_nonfinite='hold', and look "
+    "at status(), which counts losses that were not finite"
 )
 
 
@@ -149,9 +154,9 @@ class Driver:
     @torch.no_grad()
     def open(self, optimizer: Optimizer) -> None:
         """A step is about to be taken, with the gradients as they are: set the LRs."""
-        self.settle()
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if is_capturing():  # settling waits for the GPU, which a capture forbids
             self._check_capture()
+        self.settle()
         self.bind(optimizer)
         left = [] if [group["lr"] for group in self.groups] == self._given else self._left()
         self.is_open = not left or not all(left)
@@ -210,6 +215,8 @@ class Driver:
         told = losses[0] if len(losses) == 1 else mean(losses)
         if distributed.is_available() and distributed.is_initialized():
             told = average_over_ranks(told, self.process_group)
+        if self.raises and is_capturing():
+            raise RuntimeError(CAPTURED_RAISE)
         if self.raises and not math.isfinite(value := float(told)):
             self.discard()
             raise FloatingPointError(

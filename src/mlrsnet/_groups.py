@@ -26,7 +26,13 @@ def remember_initial_lrs(groups: Groups) -> None:
 
 
 def check(groups: Groups) -> None:
-    """Refuse LRs of which no ratios can be made."""
+    """Refuse LRs of which no ratios can be made, and those that cannot hold an LR."""
+    for lr in (group["lr"] for group in groups):
+        if isinstance(lr, Tensor) and not lr.is_floating_point():
+            raise TypeError(
+                f"lr of the parameter groups must be a float or a tensor of floats, got one of {lr.dtype}, in which every LR below "
+                "1 is 0: pass torch.tensor(1e-3)"
+            )
     lrs = [group["initial_lr"] for group in groups]
     if not all(math.isfinite(lr) and lr >= 0 for lr in lrs) or not any(lrs):
         raise ValueError(
@@ -81,7 +87,7 @@ def put_back(groups: Groups, tensors: Sequence[Any]) -> None:
     """After `Optimizer.load_state_dict`: what was loaded, in the tensors that were there, which graphs and users may hold."""
     for group, tensor in zip(groups, tensors, strict=False):
         if isinstance(tensor, Tensor) and group["lr"] is not tensor:
-            tensor.copy_(torch.as_tensor(group["lr"]))
+            tensor.copy_(torch.as_tensor(group["lr"], device=tensor.device))
             group["lr"] = tensor
 
 

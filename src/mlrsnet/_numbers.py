@@ -237,14 +237,14 @@ class Device:
         self._put(state)
         self.lr.fill_(lr)
         self.clock.fill_(steps)
-        self.lrs[: len(lrs)] = torch.as_tensor(lrs, dtype=self.lrs.dtype)
+        self.lrs[: len(lrs)] = torch.as_tensor(lrs, dtype=self.lrs.dtype, device=self.device)
 
     def _kept(self, numbers: Tensor, steps: int) -> np.ndarray:
         return numbers[: min(MOST_LRS, -(-steps // self.stride))].double().cpu().numpy()
 
     def _put(self, state: Any) -> None:
         for buffer, value in zip(leaves(self.state), leaves(state), strict=True):
-            buffer.copy_(torch.as_tensor(value, dtype=buffer.dtype))
+            buffer.copy_(torch.as_tensor(value, dtype=buffer.dtype, device=buffer.device))
 
 
 def _there(state: Any, device: torch.device) -> Any:
@@ -252,7 +252,7 @@ def _there(state: Any, device: torch.device) -> Any:
 
     def one(value: Any) -> Tensor:
         if isinstance(value, np.ndarray):
-            return torch.as_tensor(value.copy()).to(device)
+            return torch.from_numpy(value.copy()).to(device)
         kind = torch.int64 if isinstance(value, int) else wide(device)
         return torch.full((), value, dtype=kind, device=device)
 

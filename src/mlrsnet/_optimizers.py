@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
@@ -21,6 +20,9 @@ ADAPTIVE_KEYS = ("betas", "beta2_decay", "centered", "initial_accumulator_value"
 
 ORTHOGONAL_KEY = "ns_steps"
 """Of parameter groups of Muon: Newton-Schulz."""
+
+COUNT = (int, float, Tensor)
+"""What an optimizer may count its steps with."""
 
 FLAT = (
     "optimizer must have weights of their own shapes, got flat ones, as those of FSDP1 and DeepSpeed's ZeRO, in which matrices "
@@ -168,8 +170,11 @@ def has_stepped(optimizer: Optimizer) -> bool:
 def _counts_steps(optimizer: Optimizer) -> bool:
     """Whether it counts more than one step, for each weight or for a whole group, as others than torch's do."""
     held = (one for one in (*optimizer.state.values(), *optimizer.param_groups) if isinstance(one, dict))
-    counts = (one.get("step") for one in held)
-    return any(torch.as_tensor(count).gt(1).any() for count in counts if isinstance(count, int | float | Tensor))
+    counts = [one.get("step") for one in held]
+    numbers = (
+        bool((one > 1).any()) if isinstance(one, Tensor) else one > 1 for one in counts if isinstance(one, COUNT)
+    )
+    return any(numbers)
 
 
 def _has_momentum(optimizer: Optimizer) -> bool:

@@ -39,14 +39,14 @@ def save(driver: Driver, state: Any, lr: float, steps: int, lrs: np.ndarray) -> 
         "lr": lr,
         "arguments": _arguments(driver),
         "facts": list(driver.facts),
-        "law": [torch.as_tensor(one).clone() if isinstance(one, np.ndarray) else one for one in leaves(state)],
+        "law": [torch.from_numpy(one.copy()) if isinstance(one, np.ndarray) else one for one in leaves(state)],
         "sensor": driver.sensor.state(),
         "distance": driver.distance.state(),
         "window": [float(loss) for loss in driver.window],
         "told": None if told is None else float(told),
         "validation": list(astuple(driver.validation)),
         "stride": driver.numbers.stride,
-        "history": torch.as_tensor(lrs).clone(),
+        "history": torch.from_numpy(lrs.copy()),
     }
 
 

@@ -36,7 +36,7 @@ def average_over_ranks(loss: float | Tensor, group: Group = None) -> float | Ten
     ranks = num_ranks(group)
     if ranks == 1:
         return loss
-    exact = loss if isinstance(loss, Tensor) else torch.tensor(loss, dtype=torch.float64)
+    exact = loss if isinstance(loss, Tensor) else torch.tensor(loss, dtype=torch.float64, device="cpu")
     return sum_over_ranks(exact, group) / ranks
 
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from mlrsnet import _check, _optimizers, _state, plots
-from mlrsnet._driver import Driver, uncompiled
+from mlrsnet._driver import Driver, driver_of, uncompiled
 from mlrsnet._groups import replay
 from mlrsnet._losses import as_scalar, wide
 from mlrsnet._numbers import make_limits
@@ -403,9 +403,9 @@ class LearnedLR(LRScheduler):
         return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy of an optimizer has no hooks: follow it again."""
+        """A copy of an optimizer has no hooks: follow it again. One of this handle alone has the same optimizer and driver."""
         self.__dict__.update(state)
-        if not self._driver.is_removed:
+        if not self._driver.is_removed and driver_of(self.optimizer) is not self._driver:
             self._driver.attach(self.optimizer)
 
     def _read(self) -> tuple[Any, float, int, np.ndarray]:

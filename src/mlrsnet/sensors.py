@@ -5,6 +5,7 @@ once. So nothing that is kept grows with the network, and the mean length of a s
 """
 
 import math
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +29,7 @@ START_ENTRIES = 512
 """Of a matrix whose distance from the start is shown: they are part of every checkpoint."""
 
 MOST_LAYOUTS = 4
-"""On the host: as many sets of weights as are usually trained in turn."""
+"""As many sets of weights as are usually trained in turn. A capture needs that of its step."""
 
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 READABLE = (torch.float64, torch.float32, torch.complex64, torch.complex128, *LOW_PRECISION)
@@ -96,6 +97,11 @@ def count(shape: Sequence[int]) -> float:
     return math.sqrt(min(1.0, columns / max(1, shape[0] if len(shape) else 1)))
 
 
+def is_capturing() -> bool:
+    """Whether a CUDA graph is being captured."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 def is_readable(weight: Tensor) -> bool:
     """Whether a parameter is trained, and its numbers are there to look at."""
     return weight.requires_grad and weight.dtype in READABLE and not weight.is_meta and not is_lazy(weight)
@@ -109,8 +115,8 @@ def places(numel: int, entries: int) -> Tensor:
     >>> [int(place) // 250_000 for place in found], torch.equal(found, places(1_000_000, 4))
     ([0, 1, 2, 3], True)
     """
-    drawn = torch.rand(entries, generator=torch.Generator().manual_seed(numel), dtype=torch.float64)
-    return ((torch.arange(entries) + drawn) * (numel / entries)).long().clamp(max=numel - 1)
+    drawn = torch.rand(entries, generator=torch.Generator("cpu").manual_seed(numel), dtype=torch.float64, device="cpu")
+    return ((torch.arange(entries, device="cpu") + drawn) * (numel / entries)).long().clamp(max=numel - 1)
 
 
 class Weights(NamedTuple):
@@ -278,16 +284,16 @@ class Layout:
         squares = (rows.double() * torch.tensor(self.stretch, device=meeting)).square()
         return _shards.whole_squares(squares, self._sharers).sqrt().to(meeting)
 
+    def rescale(self, known: dict[int, float]) -> None:
+        """Another `known`, where a graph reads it."""
+        for scale, new in zip(self.scales, self._scales(known), strict=True):
+            scale.copy_(new)
+
     def _scales(self, known: dict[int, float]) -> Scales:
         weights, shapes = self.weights, [_shape(one) for one in self.weights.tensors]
         floors = np.array([shortest_length(shape) for shape in shapes])
         stretch = np.array(self.stretch)
         if any(index not in known for index in weights.places):
-            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                raise RuntimeError(
-                    "a captured step must move weights that LearnedLR has seen before, got new ones: take a step outside of the "
-                    "capture first, as torch asks for"
-                )
             lengths = self.whole(self.lengths())[0].double().cpu().numpy() * (1.0 if self.is_sharded else stretch)
             with np.errstate(all="ignore"):
                 shrink = np.nan_to_num(LONGEST * floors / lengths, nan=1.0, posinf=1.0).clip(max=1.0)
@@ -315,10 +321,8 @@ class Pending:
     @classmethod
     def sent(cls, layout: Layout, rows: Tensor, lr: Any, skipped: Tensor | None) -> "Pending":
         """From a GPU: the copy to the host begins now, and nobody waits for it yet."""
-        room = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows, non_blocking=True)
-        flag = (
-            None if skipped is None else torch.empty((), pin_memory=True).copy_(skipped.reshape(()), non_blocking=True)
-        )
+        room = _pinned(rows)
+        flag = None if skipped is None else _pinned(skipped.reshape(()))
         ready = torch.cuda.Event()
         ready.record(torch.cuda.current_stream(rows.device))
         return cls(layout, room, lr, flag, ready)
@@ -392,6 +396,7 @@ class Steps:
         self._groups: list[tuple[dict[str, Any], float]] = []
         self._signature: list[Any] = []
         self._layouts: dict[Any, Layout | None] = {}
+        self._captured: list[Layout] = []  # graphs go on writing into them
         self._layout: Layout | None = None
         self._pending: Pending | None = None
 
@@ -417,6 +422,8 @@ class Steps:
         layout = self._layout
         if layout is None:
             return
+        if self.device is not None and is_capturing() and layout not in self._captured:
+            self._captured.append(layout)
         layout.look(0)
         is_gradient = _optimizers.is_plain_sgd(optimizer) and not layout.is_low
         if is_gradient or not self.has_stepped:
@@ -453,28 +460,41 @@ class Steps:
     def __getstate__(self) -> dict[str, Any]:
         """Without samples of the weights, and without the weights themselves."""
         self.settle()
-        forgotten: dict[str, Any] = {"_groups": [], "_signature": [], "_layouts": {}, "_layout": None}
+        forgotten: dict[str, Any] = {"_groups": [], "_signature": [], "_layouts": {}, "_captured": [], "_layout": None}
         return self.__dict__ | forgotten
 
     def state(self) -> dict[str, Any]:
         """What the next step depends on, as plain numbers and tensors."""
-        known = torch.full((max(self.known, default=-1) + 1,), math.nan, dtype=torch.float64)
-        for index, shrink in self.known.items():
-            known[index] = shrink
-        return {"x": float(self.x), "guess": float(self.guess), "has_stepped": int(self.has_stepped), "shrink": known}
+        known = np.full(max(self.known, default=-1) + 1, math.nan)
+        known[list(self.known)] = list(self.known.values())
+        return {
+            "x": float(self.x),
+            "guess": float(self.guess),
+            "has_stepped": int(self.has_stepped),
+            "shrink": torch.from_numpy(known),
+        }
 
     def load(self, saved: dict[str, Any]) -> None:
         """Continue from `state`; groups may have been added since."""
         self.known = {index: one for index, one in enumerate(saved["shrink"].tolist()) if not math.isnan(one)}
         self._pending, self._signature, self._layouts = None, [], {}
+        for layout in self._captured:
+            layout.rescale(self.known)
         self.has_stepped = bool(saved["has_stepped"])
         self._set("x", saved["x"])
         self._set("guess", saved["guess"])
 
     def _find(self, signature: tuple[Any, ...], optimizer: Optimizer) -> Layout | None:
-        """The weights that move in this step. Layouts are remembered: a captured step reads their constants."""
+        """The weights that move in this step. Those that someone has put others in the place of are let go."""
         if signature not in self._layouts:
-            if self.device is None and len(self._layouts) == MOST_LAYOUTS:
+            if is_capturing():
+                raise RuntimeError(
+                    "a captured step must move the same weights as one of the last steps before it, got others: take a step "
+                    "outside of the capture first, as torch asks for"
+                )
+            ids = [one[0] for one in signature]
+            self._layouts = {key: one for key, one in self._layouts.items() if [old[0] for old in key] == ids}
+            if len(self._layouts) == MOST_LAYOUTS:
                 self._layouts.pop(next(iter(self._layouts)))
             rows = [
                 (weight, share, share * _optimizers.first_move(_optimizers.settings(optimizer, group)))
@@ -553,13 +573,14 @@ class Distance:
 
     def __init__(self) -> None:
         self.start: dict[int, Tensor] = {}
-        self._weights: list[Tensor] = []
+        self._weights: list[weakref.ref[Tensor]] = []
 
     def begin(self, weights: Sequence[Tensor]) -> None:
         """Remember where those are that were not there before. After `load`, places tell which is which."""
-        before = {id(weight): self.start.get(index) for index, weight in enumerate(self._weights or weights)}
-        self._weights, self.start = list(weights), {}
-        for index, weight in enumerate(self._weights):
+        known = [one() for one in self._weights] or weights
+        before = {id(weight): self.start.get(index) for index, weight in enumerate(known)}
+        self.load({}, weights)
+        for index, weight in enumerate(weights):
             start = before.get(id(weight))
             if start is not None:
                 self.start[index] = start
@@ -569,9 +590,9 @@ class Distance:
     def value(self) -> float:
         """|now - start| / |start|; NaN before the start. Waits for the device."""
         moved = length = 0.0
-        for index, weight in enumerate(self._weights):
-            start = self.start.get(index)
-            if start is not None and start.shape == (now := self._now(weight)).shape:
+        for index, one in enumerate(self._weights):
+            start, weight = self.start.get(index), one()
+            if start is not None and weight is not None and start.shape == (now := self._now(weight)).shape:
                 stretch = weight.numel() / max(1, start.numel())
                 moved += float((now - start).square().sum()) * stretch
                 length += float(start.square().sum()) * stretch
@@ -582,8 +603,17 @@ class Distance:
         return {index: start.clone() for index, start in self.start.items()}
 
     def load(self, saved: dict[int, Tensor], weights: Sequence[Tensor]) -> None:
-        """Continue from `state`, with the weights in the same order."""
-        self._weights, self.start = list(weights), {index: start.clone() for index, start in saved.items()}
+        """Continue from `state`, with the weights in the same order. They are let go where nobody else has them."""
+        self.start = {index: start.clone() for index, start in saved.items()}
+        self._weights = [weakref.ref(weight) for weight in weights]
+
+    def __getstate__(self) -> tuple[dict[int, Tensor], list[Tensor]]:
+        live = [(index, weight) for index, one in enumerate(self._weights) if (weight := one()) is not None]
+        start = {place: self.start[index] for place, (index, _) in enumerate(live) if index in self.start}
+        return start, [weight for _, weight in live]
+
+    def __setstate__(self, state: tuple[dict[int, Tensor], list[Tensor]]) -> None:
+        self.load(*state)
 
     @torch.no_grad()
     def _now(self, weight: Tensor) -> Tensor:
@@ -615,6 +645,12 @@ def _guess(rows: Any, layout: Layout, o: Operations) -> Any:
 def _ids(groups: Iterable[dict[str, Any]]) -> list[int]:
     """Which weights are in some groups, in order."""
     return [id(weight) for group in groups for weight in group["params"]]
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """A copy on the host that nobody waits for yet."""
+    room = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    return room.copy_(tensor, non_blocking=True)
 
 
 def _there(numbers: Any, device: torch.device) -> Tensor:

@@ -1,6 +1,7 @@
 """Trainings on a real GPU, whole steps in CUDA graphs among them; run by hand with `pytest -m gpu`."""
 
 import contextlib
+import gc
 import math
 import warnings
 
@@ -19,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 STEPS = 30
+KINDS = (torch.float32, torch.float64)
 OPTIMIZERS = {
     "sgd": lambda p, lr: SGD(p, lr=lr, fused=True),
     "heavy-ball": lambda p, lr: SGD(p, lr=lr, momentum=0.9, fused=True),
@@ -149,6 +151,7 @@ def test_a_step_with_a_float_lr_never_waits_for_its_backward_pass(name):
     assert lr.status()["step_length"] > 0
 
 
+@pytest.mark.filterwarnings("ignore:step 1. is past total_steps")
 def test_phases_switch_and_extend_works_inside_a_graph(schedule):
     run = Captured(schedule, "sgd", total_steps=12)
     for step in range(1, 14):
@@ -233,6 +236,20 @@ def test_the_first_step_is_not_captured():
             optimizer.step()
 
 
+def test_other_weights_than_before_are_not_captured():
+    task = on_gpu()
+    optimizer = SGD(task.model.parameters(), lr=gpu_lr(), fused=True)
+    LearnedLR(optimizer, total_steps=STEPS)
+    task.backward(0, optimizer)
+    optimizer.step()
+    task.model[0].weight.grad = None
+    graph, some = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda")
+    with torch.cuda.graph(graph):
+        some.add_(1)
+        with pytest.raises(RuntimeError, match="the same weights as one of the last steps"):
+            optimizer.step()
+
+
 def test_export_lambda_replays_a_captured_run(schedule):
     run = Captured(schedule, "sgd")
     used = run.run(STEPS - 1)
@@ -270,6 +287,39 @@ def test_loading_the_optimizer_between_replays_keeps_the_lrs_in_step(schedule):
     run.run(3)
     assert run.lr.get_last_lr()[0].item() == pytest.approx(run.lr.status()["lr"])
     assert run.lr.status()["step"] == 8
+
+
+def test_a_captured_step_never_writes_into_memory_of_others():
+    """What a graph reads and writes must stay, or it spoils whatever torch puts there next."""
+    run = Captured("universal", "sgd")
+    expected = list(Captured("universal", "sgd").run(7))
+    run.run(4)
+    run.optimizer.load_state_dict(run.optimizer.state_dict())
+    run.lr.load_state_dict(run.lr.state_dict())
+    gc.collect()
+    shapes = [(2, 2, 4096), (4096,), (2,), ()]
+    others = [torch.zeros(shape, dtype=kind, device="cuda") for shape in shapes for kind in KINDS for _ in range(300)]
+    assert run.run(3) == expected
+    assert not any(bool(other.any()) for other in others)
+
+
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_the_default_device_may_be_the_gpu(tensor_lr):
+    torch.set_default_device("cuda")
+    try:
+        optimizer = AdamW(nn.Linear(100, 100).parameters(), lr=gpu_lr() if tensor_lr else 0.1, fused=True)
+        lr, scaler = LearnedLR(optimizer, total_steps=STEPS), torch.amp.GradScaler("cuda")
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = optimizer.param_groups[0]["params"][0].square().mean()
+            scaler.scale(loss).backward()
+            lr.step(loss)
+            scaler.step(optimizer)
+            scaler.update()
+        lr.load_state_dict(lr.state_dict())
+        assert lr.status()["step"] == 3
+    finally:
+        torch.set_default_device(None)
 
 
 @pytest.mark.parametrize(("optimizer", "tensor_lr"), [("SGD", False), ("SGD", True), ("AdamW", False)])

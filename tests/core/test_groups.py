@@ -100,6 +100,25 @@ def test_a_backbone_that_joins_later_does_not_change_the_lr_of_the_head(schedule
     assert used[0][1] == pytest.approx(0.01 * used[0][0])
 
 
+def test_the_size_of_the_network_is_that_of_the_first_step(kind):
+    """Or the LR of the head would jump where layers join, and once more where the run is resumed."""
+    model = network()
+    optimizer = AdamW(model["head"].parameters(), lr=kind(HEAD))
+    lr = LearnedLR(optimizer, total_steps=12)
+    train(model, optimizer, lr, batches()[:4])
+    facts = [lr.status()[name] for name in ("matrices", "parameters", "depth")]
+    optimizer.add_param_group({"params": list(model["body"].parameters()), "lr": kind(BACKBONE)})
+    train(model, optimizer, lr, batches()[4:6])
+    assert [lr.status()[name] for name in ("matrices", "parameters", "depth")] == facts
+    again = AdamW(optimizer.param_groups, lr=kind())
+    resumed = LearnedLR(again, total_steps=12)
+    resumed.load_state_dict(lr.state_dict())
+    again.load_state_dict(optimizer.state_dict())
+    train(model, again, resumed, batches()[6:7])
+    assert [resumed.status()[name] for name in ("matrices", "parameters", "depth")] == facts
+    assert facts[1] == sum(weight.numel() for weight in model["head"].parameters())
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_resumed_run_goes_on_exactly_where_the_backbone_comes_last(schedule, kind):
     data, whole, stopped = batches(), network(), network()

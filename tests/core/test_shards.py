@@ -87,6 +87,41 @@ def test_sharded_weights_get_the_lrs_of_whole_ones(kind, name, lr_kind, tmp_path
     torch.testing.assert_close(first, expected, rtol=1e-4 if lr_kind == "tensor" else 1e-9, atol=0)
 
 
+EXPERTS = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from mlrsnet import LearnedLR
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store", rank=rank, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+torch.manual_seed(0)
+first, second = (nn.Parameter(distribute_tensor(torch.randn(6, 5), mesh, [Shard(0)])) for _ in range(2))
+optimizer = torch.optim.AdamW([first, second], foreach=False)
+LearnedLR(optimizer, total_steps=8)
+for step in range(8):
+    first.grad = DTensor.from_local(torch.randn(3, 5), mesh, [Shard(0)])
+    second.grad = None if rank and step % 3 else DTensor.from_local(torch.randn(3, 5), mesh, [Shard(0)])
+    optimizer.step()
+    print(optimizer.param_groups[0]["lr"], flush=True)
+os._exit(0)
+"""
+
+
+def test_a_process_whose_part_got_no_gradient_keeps_none_waiting(tmp_path):
+    """An expert that no token of a process went to: sums over processes have a place for it all the same."""
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", EXPERTS, str(rank), tmp_path], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    first, second = (rank.communicate(timeout=120)[0].split() for rank in ranks)
+    assert first == second
+    assert len(first) == 8
+
+
 FLAT = """
 import os, sys
 import torch, torch.distributed as dist

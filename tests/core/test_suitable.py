@@ -82,6 +82,12 @@ def test_an_optimizer_whose_lrs_have_no_ratio_is_refused(value, kind):
         LearnedLR(optimizer, total_steps=9)
 
 
+def test_an_lr_that_is_a_tensor_of_integers_is_refused():
+    """Every LR that is written into it would be 0, and the network would not train."""
+    with pytest.raises(TypeError, match=r"lr of the parameter groups .*, got one of torch.int64.*: pass torch.tensor"):
+        LearnedLR(SGD(weights(), lr=torch.tensor(1)), total_steps=9)
+
+
 def test_an_optimizer_without_hooks_is_refused_with_what_to_do():
     class Bare(Optimizer):
         def __init__(self, parameters):

@@ -28,7 +28,7 @@ WITHOUT_CODE = {
     "transfers.md",
 }
 DOCUMENTS = made.documents()
-NEEDS = {"logging.md": ("mlflow", "wandb")}
+NEEDS = {"logging.md": ("mlflow", "wandb"), "loops.md": ("timm",), "timm_style.py": ("timm",)}
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if not path.name.startswith("log_")]
 """Those that log run in tests/integrations/test_loggers.py, which also reads what they log."""
 
@@ -71,6 +71,8 @@ def test_a_logger_needs_no_more_lines_than_its_page_shows(name):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_runs(example, tmp_path):
+    for package in NEEDS.get(example.name, ()):
+        pytest.importorskip(package)
     alone = os.environ | {"OMP_NUM_THREADS": "1"}  # several threads wait for each other where tests share the cores
     result = subprocess.run(
         [sys.executable, example], cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=300

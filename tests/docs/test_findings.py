@@ -1,4 +1,4 @@
-"""What the findings rest on: settings chosen by validation, costs from records, pictures that can be drawn."""
+"""What the findings rest on: settings chosen by validation, pictures that can be drawn."""
 
 import json
 import shutil
@@ -7,51 +7,14 @@ import sys
 
 import pytest
 
-from experiments import documents, epoch_times, pictures
+from experiments import documents, pictures
 from experiments import results as recorded
-from experiments import universal_lstm_on_eight_tasks as eight_tasks
+from experiments.algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.markdown import span
-from experiments.pace_of_algorithm_1 import OTHER_THAN_PACE, authors_meta_training, meta_trainings
 from experiments.results import ROOT
 from mlrsnet import Schedule
 from mlrsnet_lab import records
 from mlrsnet_lab.recipes import RECIPES
-from mlrsnet_lab.report.runs import Run
-from mlrsnet_lab.report.tables import Row
-from mlrsnet_lab.spec import RunSpec
-
-
-def row(name, val, last, *statuses):
-    """One run per status, the first of which has these results."""
-    metric = {"name": "accuracy", "unit": "%", "better": "higher"}
-    runs = [
-        Run(
-            f"{name}/{seed}",
-            records.Record({"status": status, "metric": metric, "result": {"val_metric": val, "last": last}}),
-        )
-        for seed, status in enumerate(statuses or ("finished",))
-    ]
-    return Row(name, runs)
-
-
-def test_the_best_decay_is_chosen_by_validation_and_not_by_test():
-    rows = {one.name: one for one in (row("a", 90.0, 99.0), row("b", 91.0, 80.0))}
-    assert eight_tasks.best(rows, ["a", "b"]).name == "b"
-
-
-@pytest.mark.parametrize("status", ["diverged", "running", "failed"])
-def test_a_decay_that_did_not_finish_with_every_seed_is_no_candidate(status):
-    rows = {one.name: one for one in (row("a", 90.0, 80.0), row("b", 99.0, 99.0, "finished", status))}
-    assert eight_tasks.best(rows, ["a", "b", "c"]).name == "a"
-    assert eight_tasks.best(rows, ["b", "c"]) is None
-
-
-def test_every_task_of_the_default_has_its_rivals():
-    found = eight_tasks.outcomes()
-    assert len(found) == 8
-    for task, columns in found.items():
-        missing = {name for name in eight_tasks.COLUMNS if columns.get(name) is None}
-        assert missing == ({eight_tasks.FREE, eight_tasks.PRODIGY} if task == eight_tasks.RESNET_TASK else set())
 
 
 @pytest.mark.parametrize(
@@ -85,50 +48,6 @@ def test_the_lr_of_algorithm_1_ends_lower_the_further_adam_can_move():
     assert authors_meta_training().updates == 200
 
 
-def epoch_of(task="cifar10", model="resnet18", **fields):
-    return epoch_times.seconds(RunSpec(task=task, model=model, epochs=1, **fields))
-
-
-def test_an_epoch_costs_what_was_measured():
-    (measured,) = recorded.report("large").runs
-    assert epoch_of("cifar100", "wrn-28-10") == pytest.approx(measured.timing("seconds_per_epoch"))
-    assert epoch_of() == pytest.approx(1.05, rel=0.05)  # results/loop/h200.json
-    assert epoch_of(model="shufflenetv2") > 1.2 * epoch_of()
-
-
-@pytest.mark.parametrize("schedule", ["l4", "hd", "rtho"])
-def test_a_method_with_its_own_loop_costs_what_it_did_on_the_same_network(schedule):
-    for task, model, options in (("cifar10", "resnet18", {}), ("ptb", "lstm", {"layers": 2})):
-        runs = [run.record for run in recorded.report("").runs if run.record.spec["task"] == task]
-        same = [run for run in runs if (run.spec["schedule"], run.spec["model"]) == (schedule, model)]
-        times = [run.data["timing"]["seconds_per_epoch"] for run in same if run.data["device"] == epoch_times.GPU]
-        assert epoch_of(task, model, model_options=options, schedule=schedule) == pytest.approx(min(times))
-
-
-def test_a_method_costs_more_for_a_network_on_which_only_plain_steps_were_recorded():
-    deep = {"model_options": {"layers": 3}}
-    assert epoch_of("ptb", "lstm", schedule="rtho", **deep) > 20 * epoch_of("ptb", "lstm", schedule="fixed", **deep)
-    often, seldom = (
-        epoch_of(model="wrn-28-10", schedule="mlr-snet", schedule_options={"every": every}) for every in (10, 100)
-    )
-    assert often > seldom > epoch_of(model="wrn-28-10")
-
-
-def test_costs_count_the_pictures_that_there_are():
-    assert epoch_times.examples("tinyimagenet") == 14_000
-    assert epoch_times.examples("mnist") == epoch_times.PICTURES["mnist"][0]  # never trained on: as published
-
-
-def test_a_network_without_a_record_costs_by_its_arithmetic():
-    assert epoch_of(model="resnet50") > 2 * epoch_of()
-
-
-def test_a_depthwise_network_without_a_record_costs_as_its_kin_do_and_not_as_its_few_operations():
-    """MobileNetV2 has a sixth of ResNet-18's operations and takes longer; NASNet writes five times as much."""
-    nasnet = epoch_of(model="nasnet", model_options={"cells": 4, "filters": 44})
-    assert nasnet > 3 * epoch_of(model="mobilenetv2") > 3 * epoch_of()
-
-
 @pytest.mark.parametrize("name", pictures.DRAW)
 def test_every_picture_can_be_drawn_and_is_the_same_twice(name, tmp_path):
     for place in ("a.png", "b.png"):
@@ -140,10 +59,11 @@ def test_every_picture_can_be_drawn_and_is_the_same_twice(name, tmp_path):
 
 
 def test_a_description_is_refreshed_in_its_words_only(tmp_path):
-    plan = RECIPES["table2"].describe("short", [4]) | {"notes": ["old"], "cells": "as they were"}
+    now = RECIPES["table2"].sheet("short", [4]).to_dict()
+    plan = now | {"notes": ["old"], "cells": "as they were"}
     (tmp_path / "recipe.json").write_text(json.dumps(plan))
     new = json.loads(documents.described(tmp_path / "recipe.json"))
-    assert new["notes"] == RECIPES["table2"].describe("short", [4])["notes"]
+    assert new["notes"] == now["notes"]
     assert (new["cells"], new["seeds"]) == ("as they were", [4])
 
 

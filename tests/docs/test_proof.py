@@ -39,7 +39,7 @@ def folder(tmp_path):
         put(tmp_path, "Linear 30x", seed, 99.0, 99.0, status="diverged", **before)
         put(tmp_path, "Universal", seed, 90.0, 95.0 - 0.5 * seed)
         put(tmp_path, "LARS", seed, 0.0, 10.0, status="diverged")
-    (tmp_path / records.RECIPE).write_text(records.dumps(RECIPES["proof"].describe("smoke", [0, 1])))
+    (tmp_path / records.RECIPE).write_text(records.dumps(RECIPES["proof"].sheet("smoke", [0, 1]).to_dict()))
     return str(tmp_path)
 
 
@@ -68,7 +68,6 @@ def test_the_table_ends_with_means_and_the_worst_task(folder):
     assert lines[2].startswith(f"| {COLUMN} | Cosine 3x |")
     assert "0.500" in next(line for line in lines if line.startswith("| **geometric mean**"))
     assert any(line.startswith("| worst task |") for line in lines)
-    assert proof.seconds(folder)[2] == f"| {COLUMN} | 2.0 | 10 |"
 
 
 def test_without_records_it_says_so(tmp_path):

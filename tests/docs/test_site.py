@@ -54,7 +54,7 @@ def test_every_page_is_built_with_its_formulas_pictures_and_records(site):
 def test_a_folder_of_runs_becomes_its_report(site):
     assert "cifar10-patches" in (site / "results.html").read_text()
     assert "Cosine 0.1" in (site / "results" / "horizon_short" / "report.html").read_text()
-    for record in ("loop/h200.json", "table1_paper/cifar-10/runs.jsonl"):
+    for record in ("loop/h200.json", "table1_paper/runs.jsonl"):
         assert (site / "results" / record).read_bytes() == (ROOT / "results" / record).read_bytes()
 
 

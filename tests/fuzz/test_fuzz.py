@@ -1,6 +1,6 @@
 """Every reader, with files that fuzzing found, and with good ones whose bytes were changed at random.
 
-`python -m experiments.fuzz` looks for new ones; see there.
+`python -m tools.fuzz` looks for new ones; see there.
 """
 
 import json

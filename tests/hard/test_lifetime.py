@@ -154,6 +154,17 @@ def test_a_copy_of_the_scheduler_goes_on_with_the_copy_of_its_optimizer(kind, du
     assert own.status()["distance"] == lr.status()["distance"]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_second_handle_of_one_scheduler_is_no_second_scheduler():
+    model = network()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    same = copy.copy(lr)
+    train(model, optimizer, 3, lr=lr)
+    train(model, optimizer, 2, 3, same)
+    assert lr.status()["step"] == same.status()["step"] == 5
+
+
 def test_a_copy_of_a_removed_scheduler_stays_removed():
     model = network()
     lr = LearnedLR(SGD(model.parameters(), lr=0.1), total_steps=STEPS)

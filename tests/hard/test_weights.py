@@ -5,6 +5,7 @@ import gc
 import math
 import pickle
 import random
+import weakref
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from loops import backward, lrs_of, network, train, weights_of
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, SparseAdam
 
-from mlrsnet import LearnedLR
+from mlrsnet import LearnedLR, sensors
 from mlrsnet.sensors import Layout
 
 STEPS = 12
@@ -307,11 +308,11 @@ def test_channels_last_weights_are_read_in_their_own_order():
     assert training(torch.channels_last) == pytest.approx(training(torch.contiguous_format), rel=1e-3)
 
 
-def test_layers_that_are_dropped_at_random_do_not_fill_the_memory():
+def test_layers_that_are_dropped_at_random_do_not_fill_the_memory(kind):
     """Stochastic depth: every step moves other weights, and what is kept of them must not grow."""
     dice = random.Random(0)
     layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(10))
-    optimizer = AdamW(layers.parameters(), lr=0.1)
+    optimizer = AdamW(layers.parameters(), lr=kind())
     lr = LearnedLR(optimizer, total_steps=60)
     for _ in range(60):
         x = torch.ones(4, 8)
@@ -324,6 +325,48 @@ def test_layers_that_are_dropped_at_random_do_not_fill_the_memory():
     gc.collect()
     assert sum(type(one) is Layout for one in gc.get_objects()) < 60 // 3
     assert 0 < lr.status()["step_length"] < 0.5
+
+
+def test_weights_that_others_replace_are_let_go(kind):
+    """Points of a scene are cloned and pruned by putting a new parameter in the place of the old one, again and again."""
+    points = nn.Parameter(torch.randn(50, 3))
+    optimizer = AdamW([points, nn.Parameter(torch.randn(4, 4))], lr=kind())
+    lr, old = LearnedLR(optimizer, total_steps=STEPS), []
+    for _ in range(STEPS):
+        old.append(weakref.ref(points))
+        for weight in optimizer.param_groups[0]["params"]:
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+        del optimizer.state[points]
+        points = nn.Parameter(torch.cat((points.detach(), torch.randn(5, 3))))
+        optimizer.param_groups[0]["params"][0] = points
+    assert 0 < lr.status()["distance"] < 1
+    assert 0 < copy.deepcopy(lr).status()["distance"] < 1
+    del weight
+    gc.collect()
+    assert not any(one() is not None for one in old[:-1])
+
+
+def test_another_default_device_changes_nothing(kind):
+    """`torch.set_default_device("cuda")` makes new tensors there; meta is such a device that every machine has."""
+
+    def training(device):
+        sensors.places.cache_clear()
+        model = nn.Sequential(network(), nn.Linear(5, 1000), nn.Linear(1000, 5))  # not all entries are looked at
+        optimizer = SGD(model.parameters(), lr=kind(), momentum=0.9)
+        lr, used = LearnedLR(optimizer, total_steps=STEPS), []
+        for step in range(4):
+            optimizer.zero_grad()
+            backward(model, step)
+            with torch.device(device):
+                lr.step(1.5)
+                optimizer.step()
+                used += lrs_of(optimizer)
+                lr.load_state_dict(lr.state_dict())
+        return used
+
+    expected = training("cpu")
+    assert training("meta") == expected
 
 
 def test_what_is_kept_does_not_grow_with_the_network():

@@ -1,7 +1,7 @@
 """Whole scripts, as users write them: does the default end at least as well as a cosine with warm-up at the usual LR?
 
 Each script trains the same networks on the same data under both. On another CPU the same seeds give other numbers, as other seeds
-would. So what counts as noise comes from the records of `python -m experiments.walks`, which have more seeds. Where they show that
+would. So what counts as noise comes from the records of `python -m tools.walks`, which have more seeds. Where they show that
 the default is worse, it must not become worse than that.
 """
 
@@ -10,6 +10,7 @@ import torch
 
 from experiments import walks
 from experiments.walks import COSINE, LEARNED, UNTOUCHED, Comparison
+from tools.walks import load
 
 SEEDS = {
     "accelerate_adamw_classification": 5,
@@ -55,7 +56,7 @@ def test_no_script_of_the_folder_is_left_out():
 def test_the_default_ends_as_well_as_a_cosine_at_the_usual_lr(name):
     if "muon" in name and not hasattr(torch.optim, "Muon"):
         pytest.skip("this torch has no Muon")
-    walk, seeds, recorded = walks.load(name), SEEDS[name], walks.record(name)
+    walk, seeds, recorded = load(name), SEEDS[name], walks.record(name)
     found = Comparison(train(walk, LEARNED, seeds), train(walk, COSINE, seeds))
     before = Comparison(recorded[LEARNED], recorded[COSINE])
     allowed = (before.ratio if name in walks.WORSE else 1) + noise(before, seeds)
@@ -64,7 +65,7 @@ def test_the_default_ends_as_well_as_a_cosine_at_the_usual_lr(name):
 
 def test_fine_tuning_on_more_of_the_same_does_not_lose_what_the_network_knew():
     name, seeds = "plain_adamw_more_of_the_same", 10
-    walk, recorded = walks.load(name), walks.record(name)
+    walk, recorded = load(name), walks.record(name)
     found = Comparison(train(walk, LEARNED, seeds), [walk.untouched(seed) for seed in range(seeds)])
     assert found.ratio <= 1 + noise(Comparison(recorded[LEARNED], recorded[UNTOUCHED]), seeds), found
 

@@ -223,6 +223,7 @@ def write_record(
         },
         "schedules": {name: schedule.card.to_dict() for name, schedule in learned.items()},
         "versions": versions(),
+        "commit": records.commit(),
         "machine": {"system": platform.platform(), "device": device_name(resolve(settings.device))},
         "rows": summarise(runs, learned),
         "runs": [run.to_dict() for run in runs],

@@ -198,7 +198,9 @@ class Stepper:
             if data.vocabulary is None:
                 return models.build_rows(name, data.width, data.outputs, **options)
             return models.build_pieces(name, data.vocabulary, data.width, data.outputs, **options)
-        model = models.build_image(name, data.shape, data.num_classes, **options)
+        model: Any = models.build_image(
+            name, data.shape, data.num_classes, **options
+        )  # torch 2.13 types no memory_format
         return model.to(memory_format=torch.channels_last) if self.device.type == "cuda" else model
 
     def _start(self, root: Path | None) -> Start | None:

@@ -1,4 +1,4 @@
-"""Read the tables of a folder, fit, and write results/sweeps/*.json."""
+"""Read the tables of a folder, fit, and write results/sweeps/fits.json."""
 
 import argparse
 import math

@@ -1,6 +1,5 @@
 """One picture for each source, drawn from its record."""
 
-import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
-from PIL import Image
 
 from lab.studies.sweeps.records import read
-
-COLOURS = 48
-"""Of a picture: enough for lines and dots, and a third of the bytes."""
 
 OURS, BEST, FAINT = "tab:red", "tab:blue", "0.6"
 
@@ -174,9 +169,7 @@ def _new(rows: int, columns: int, size: tuple[float, float], **how: Any) -> tupl
 
 
 def _save(figure: Figure, path: Path) -> None:
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=120)
-    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path, format="PNG", optimize=True)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
 def _logs(axes: Any, x: str, y_label: str, y: bool = True) -> None:

@@ -1,24 +1,27 @@
-"""The records of this study: results/sweeps/*.json."""
+"""The records of this study, all in results/sweeps/fits.json."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[3] / "results" / "sweeps"
+from mlrsnet_lab.records import commit
+
+FILE = Path(__file__).parents[3] / "results" / "sweeps" / "fits.json"
 
 
 def write(name: str, found: dict[str, Any]) -> Path:
-    """Write a record, one cell a line; returns its path."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.json"
-    path.write_text(json.dumps(rounded(found)).replace("}, {", "},\n{") + "\n")
-    return path
+    """Write a record beside the others, one cell a line; returns the file."""
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    kept[name] = {"commit": commit(), **rounded(found)}
+    FILE.write_text(json.dumps(kept).replace("}, {", "},\n{") + "\n")
+    return FILE
 
 
 def read(name: str) -> Any:
     """A record."""
-    return json.loads((FOLDER / f"{name}.json").read_text())
+    return json.loads(FILE.read_text())[name]
 
 
 def rounded(value: Any) -> Any:

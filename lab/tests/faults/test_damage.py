@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import Stop, assert_same, tiny
 
-from experiments.damage import measure
 from mlrsnet import Schedule
 from mlrsnet.files.writing import copy_of
 from mlrsnet_lab import checkpoint, meta_training, records
@@ -22,6 +21,7 @@ from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
+from tools.damage import measure
 
 HORIZON = HorizonSpec(task_options={"classes": [0, 1]}, generations=2, tasks=1, members=2, hidden=4, held_out=1)
 SPEC = tiny(schedule="mlr-snet", schedule_options={"every": 10, "hidden": 4})

@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(words, capsys, t
 def test_a_read_only_folder_is_told_and_left_alone(tmp_path):
     tmp_path.chmod(0o555)
     if os.access(tmp_path, os.W_OK):
-        pytest.skip("root may write everywhere; experiments.faults makes a read-only disk")
+        pytest.skip("root may write everywhere; tools.faults makes a read-only disk")
     for write in (
         lambda: run(tiny(), tmp_path, Settings(device="cpu")),
         lambda: fill(tmp_path / "table.npz", [draw(0)], ()),

@@ -1,4 +1,4 @@
-"""Commands that are killed inside a write, or at any other time, and run again. `experiments.faults` does more of it."""
+"""Commands that are killed inside a write, or at any other time, and run again. `tools.faults` does more of it."""
 
 import json
 import subprocess
@@ -7,9 +7,9 @@ import sys
 import pytest
 from commands import everything_below
 
-from experiments.forked import plain_name
-from experiments.strikes import differing_bits
 from mlrsnet_lab.lock import held, held_file
+from tools.forked import plain_name
+from tools.strikes import differing_bits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc")
 
@@ -25,7 +25,7 @@ def test_a_command_that_is_killed_or_stopped_goes_on_to_the_same_bits(commands, 
     """Two commands in one process, which imports torch once."""
     out = tmp_path / "faults.json"
     words = ["--kills", "3", "--without-disks", "--out", out, *(word for name in commands for word in ("--only", name))]
-    done = subprocess.run([sys.executable, "-m", "experiments.faults", *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "tools.faults", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     for found in json.loads(out.read_text())["commands"].values():
         struck = [found[fault] for fault in ("SIGKILL", "SIGTERM", "SIGINT")]

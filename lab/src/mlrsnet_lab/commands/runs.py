@@ -25,7 +25,7 @@ def add(runs: Parser) -> None:
     add_tensorboard(resume)
     resume.set_defaults(run=_resume)
     pack = add_command(
-        actions, "pack", "ended runs as one file per column", "list, show and report read packs as they read folders."
+        actions, "pack", "ended runs as one file per recipe", "list, show and report read packs as they read folders."
     )
     pack.add_argument("folder", type=Path, help="runs are found at all depths below it")
     pack.set_defaults(run=_pack)

@@ -33,8 +33,8 @@ def find(name: str, root: Path) -> Path:
     except Exception as error:  # networks, servers and archives can fail in any way
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FileNotFoundError(
-            f"{looked}, or download it on a machine with torchvision (pip install mlrsnet-lab) and a network, which "
-            f"failed here ({reason})"
+            f"{looked}, or download it on a machine with torchvision (pip install 'mlrsnet-lab[vision]') and a network, "
+            f"which failed here ({reason})"
         ) from None
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type] # numpy's stub mistakes the names for its own options
@@ -44,7 +44,7 @@ def find(name: str, root: Path) -> Path:
 
 def fetch(name: str, root: Path) -> Arrays:
     """Download to a temporary folder beside the cache, and return the arrays."""
-    datasets = need("torchvision.datasets", f"downloading {name}")
+    datasets = need("torchvision.datasets", f"downloading {name}", "vision")
     root.mkdir(parents=True, exist_ok=True)
     result: Arrays = {}
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as folder:

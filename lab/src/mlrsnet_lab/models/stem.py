@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+import torch
 from torch import nn
 
 from mlrsnet_lab import checks
@@ -18,7 +19,14 @@ def torchvision_models() -> Any:
     try:
         return importlib.import_module("torchvision.models")
     except ModuleNotFoundError as error:
-        raise ImportError(f"this network needs {error.name}, which is not installed: pip install mlrsnet-lab") from None
+        raise ImportError(
+            f"this network needs {error.name}, which is not installed: pip install 'mlrsnet-lab[vision]'"
+        ) from None
+    except RuntimeError as error:  # PyPI's beside a torch for CPUs lacks its operators
+        raise ImportError(
+            f"this network needs a torchvision of the same build as torch {torch.__version__} ({error}): "
+            "install torchvision from the index that torch came from"
+        ) from None
 
 
 def is_small(stem: str, shape: Shape) -> bool:

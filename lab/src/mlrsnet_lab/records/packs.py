@@ -23,7 +23,7 @@ PARTS = {"record": files.RECORD, "epochs": files.EPOCHS, "trace": files.TRACE}
 
 
 def pack(root: Path, found: Iterable[Record]) -> list[Path]:
-    """Move ended runs below `root` into packs, one per column of a recipe; other runs go into their parent folder's pack.
+    """Move ended runs below `root` into packs, one per recipe; other runs go into their parent folder's pack.
 
     The packs are written before any file is removed, so nothing is lost if this is interrupted.
     """
@@ -110,11 +110,11 @@ def _parse(line: str, path: Path, place: str) -> dict[str, Any]:
 
 
 def _home(root: Path, run: Record) -> Path:
-    """The column's folder for a recipe's run, which lies in column/row/seed; never above `root`."""
+    """The recipe's folder for its run, which lies in column/row/seed; never above `root`."""
     assert run.folder is not None
     labels = run.data.get("labels")
     in_recipe = isinstance(labels, dict) and {"row", "column"} <= labels.keys()
-    home = run.folder.parents[1 if in_recipe else 0]
+    home = run.folder.parents[2 if in_recipe else 0]
     return home if home.is_relative_to(root) else root
 
 

@@ -1,0 +1,30 @@
+"""See the package."""
+
+import argparse
+from pathlib import Path
+
+from lab.studies.law import data, fill
+
+
+def main() -> None:
+    """The commands."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("prepare")
+    one.add_argument("folder", type=Path)
+    one.add_argument("--root", type=Path)
+    one = commands.add_parser("fill")
+    one.add_argument("folder", type=Path)
+    one.add_argument("out", type=Path)
+    one.add_argument("--rows", type=int, nargs=2, default=(0, 230), metavar=("FROM", "TO"))
+    one.add_argument("--workers", type=int, default=1)
+    one.add_argument("--seconds", type=float, default=float("inf"))
+    chosen = parser.parse_args()
+    if chosen.command == "prepare":
+        data.prepare(chosen.folder, chosen.root)
+    else:
+        fill.fill(chosen.folder, chosen.out, range(*chosen.rows), chosen.workers, chosen.seconds)
+
+
+if __name__ == "__main__":
+    main()

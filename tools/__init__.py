@@ -1,0 +1,1 @@
+"""Programs for work on this repository."""

@@ -54,7 +54,7 @@ class CrewHelpers:
 
     def judge(self, trainer: HorizonTrainer) -> Iterator[Judged]:
         """Train the groups of the next generation, the longest first."""
-        steps = [task.steps for task in trainer.next_tasks()]
+        steps = [task.total_steps for task in trainer.next_tasks()]
         groups = sorted(trainer.groups(), key=lambda group: -steps[group[0]] * len(group))
         found: list[Judged] = []
         for part in self._ask(trainer, [(train_groups, ([group],)) for group in groups]):

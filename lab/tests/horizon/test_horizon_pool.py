@@ -4,17 +4,12 @@ import itertools
 
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector
 from trainings import BATCH, PEAKS, assert_same, layer_norm, linear, make_data, make_tasks, one_by_one, table
 
-from mlrsnet import Schedule
-from mlrsnet.card import Card
-from mlrsnet.nets import LSTMNet
-from mlrsnet.ranges import Fixed
 from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
-from mlrsnet_lab.horizon.policies import Factors, Networks
+from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.population import CHUNK, Population
 
@@ -73,7 +68,8 @@ def loop(population, task):
         torch.manual_seed(task.seed)
         population.begin([task])
         chunks = [
-            population.advance([batches], min(CHUNK, task.steps - first)) for first in range(0, task.steps, CHUNK)
+            population.advance([batches], min(CHUNK, task.total_steps - first))
+            for first in range(0, task.total_steps, CHUNK)
         ]
         fitness = mean_loss(*population.evaluate([task]))
     return torch.cat([*(chunk[0].flatten() for chunk in chunks), fitness])
@@ -120,14 +116,3 @@ def test_dropout_is_the_same_every_time_and_leaves_the_users_random_numbers_alon
     assert torch.equal(torch.rand(2), expected)
     again = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")).train([task], mean_loss)
     assert torch.equal(once.losses, again.losses)
-
-
-def test_a_training_that_is_judged_early_has_the_lrs_of_its_whole_length():
-    data = Data(torch.randn(40, 6), torch.arange(40) % 4)
-    whole, early = (Task(data, linear, 20, 8, judged_after=part) for part in (1.0, 0.25))
-    net = LSTMNet(4, inputs=("loss", "progress"), anneal="linear")
-    policy = Networks(Schedule(net, Card(gamma=Fixed(1.0))), 1, torch.device("cpu"))
-    policy.configure(parameters_to_vector(net.parameters()).detach().unsqueeze(0))
-    ends = [Population(task, 1, 1, policy).train([task], mean_loss) for task in (whole, early)]
-    assert ends[1].lrs.shape == (1, 5)
-    assert torch.equal(ends[0].lrs[:, :5], ends[1].lrs)

@@ -535,14 +535,6 @@ def test_a_sampler_for_other_data_does_not_draw_from_the_first_ones():
         assert task.data is other
 
 
-@pytest.mark.parametrize(("part", "steps"), [(1.0, 8), (0.25, 2), (0.01, 1)])
-def test_a_training_may_be_judged_before_its_end(part, steps):
-    task = make_task(total_steps=8, judged_after=part)
-    assert (task.steps, task.total_steps) == (steps, 8)
-    with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a share of total_steps, got 2"):
-        make_task(judged_after=2)
-
-
 # mixtures
 
 

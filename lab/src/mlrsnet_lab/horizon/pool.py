@@ -86,6 +86,6 @@ def grouped(tasks: Sequence[Task], most: int = 0) -> list[list[int]]:
     """Indices of the tasks that train side by side: of one kind, with equal numbers of steps; `most` at a time, 0 for all."""
     groups: dict[Any, list[int]] = {}
     for index, task in enumerate(tasks):
-        groups.setdefault((*task.kind, task.total_steps, task.steps), []).append(index)
+        groups.setdefault((*task.kind, task.total_steps), []).append(index)
     size = most or len(tasks)
     return [group[first : first + size] for group in groups.values() for first in range(0, len(group), size)]

@@ -90,7 +90,7 @@ class Population:
         """
         with apart(self.device, self.stream, tasks[0].seed):
             self.begin(tasks)
-            batches, steps = [Batches(task) for task in tasks], tasks[0].steps
+            batches, steps = [Batches(task) for task in tasks], tasks[0].total_steps
             chunks = [self.advance(batches, min(CHUNK, steps - first)) for first in range(0, steps, CHUNK)]
             losses, lrs = torch.cat(chunks, dim=2)  # each chunk: (2, trainings, steps)
             return Trained(self._judged(tasks, fitness), losses, lrs)

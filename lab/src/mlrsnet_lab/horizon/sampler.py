@@ -51,7 +51,7 @@ class TaskSampler:
         num_classes: one is chosen, and that many random classes; None for all classes.
         train_sizes: smallest and largest number of training examples, drawn uniformly in the logarithm; None for all.
         val_size: held-out examples of a task.
-        clip_norm, judged_after: of all tasks.
+        clip_norm: of all tasks.
 
     >>> from torch import nn
     >>> data = Data(torch.randn(200, 4), torch.arange(200) % 5)
@@ -73,7 +73,6 @@ class TaskSampler:
     label_noises: Sequence[float] = (0.0,)
     label_smoothings: Sequence[float] = (0.0,)
     clip_norm: float | None = None
-    judged_after: float = 1.0
     _by_class: dict[Data, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +101,6 @@ class TaskSampler:
             "optimizer": pick(self.optimizers, random),
             "label_smoothing": pick(self.label_smoothings, random),
             "clip_norm": self.clip_norm,
-            "judged_after": self.judged_after,
         }
 
     def draw(self, shared: dict[str, Any], random: torch.Generator) -> Task:

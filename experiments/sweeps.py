@@ -4,7 +4,7 @@ import math
 from statistics import geometric_mean, stdev
 from typing import Any
 
-from experiments import markdown
+from experiments import markdown, results
 from lab.studies.sweeps.records import read
 
 SOURCES = (
@@ -197,7 +197,7 @@ def others() -> list[str]:
     off = stdev(math.log(one["r"] / one["law"]) for one in found)
     return [
         f"AdamW's {len(found)} best LRs on adapters of other models are {ratios['law']:.2f} times the law with depth 1, and "
-        f"{ratios['law with depth']:.0f} times what it says today, with all adapters as depth. The logarithm of the first ratio "
+        f"{ratios['law with depth']:.0f} times what it would be with all adapters as depth. The logarithm of the first ratio "
         f"deviates by {off:.2f}."
     ]
 
@@ -225,6 +225,15 @@ def tuning() -> list[str]:
     return markdown.table(heads, [[row[0]["rule"], *(text for one in row for text in _rule(one))] for row in rows])
 
 
+def kept() -> list[str]:
+    """What the default gives a network that was not looked at when its share was chosen."""
+    found = read("clip")["kept"]
+    return [
+        f"CLIP gets an LR of {found['lr']:.2g}, {100 * found['regret']:.1f} points of errors above the best that was tried; at "
+        f"the law's, it has {100 * found['law']:.1f}."
+    ]
+
+
 def _rule(one: dict[str, Any]) -> list[str]:
     return [f"{one['lr']:.2g}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f} points"]
 
@@ -248,3 +257,53 @@ def _bound(name: str, model: dict[str, Any]) -> str:
         f"LR x steps^p x batch^q x exp(w x share of warm-up) with p = {_power(matters['steps'])}, "
         f"q = {_power(matters['batch'])} and w = {_power(matters['warm-up'])}."
     )
+
+
+def table_rules() -> list[str]:
+    """Laws on the table of small trainings, each judged on families that it was not fitted to."""
+    found = results.data("law/fits.json")
+    known = {"the law of today": found["today"], **found["forms"], "the best size of each training": found["best size"]}
+    lines = [[name, *_gaps(one)] for name, one in known.items()]
+    return markdown.table(["", "above the best decay, %", "worst tenth", "than today's law"], lines)
+
+
+def _gaps(one: dict[str, Any]) -> list[str]:
+    return [_percent(one["gap"]), f"{100 * one['worst tenth']:.0f}", _percent(one["more"]) if "more" in one else ""]
+
+
+def _percent(three: list[float]) -> str:
+    middle, low, high = (100 * value for value in three)
+    return f"{middle:.1f} ({low:.1f} to {high:.1f})"
+
+
+def table_powers() -> list[str]:
+    """Powers that the best sizes of the table want, and what is left."""
+    found = results.data("law/fits.json")["least squares"]
+    facts = [name for name in next(iter(found.values()))["powers"] if name != "constant"]
+    lines = [
+        [
+            f"{name} ({one['rows']})",
+            *(f"{p:.2f} ± {error:.2f}" for p, error in map(one["powers"].get, facts)),
+            f"{one['left']:.2f}",
+        ]
+        for name, one in found.items()
+    ]
+    return markdown.table(["trainings", *facts, "left"], lines)
+
+
+def table_scales() -> list[str]:
+    """Scales of the law on two larger networks, beside cosines."""
+    lines = []
+    for name, file in (("ResNet-18, SGD, errors in %", "resnet18"), ("GPT, 10.8 million, AdamW, nats", "gpt")):
+        runs, unit = results.data(f"law/{file}_h200.json")["runs"], 100 if file == "resnet18" else 1
+        ours = [_ends([run for run in runs if run["scale"] == scale], unit) for scale in (0.5, 1.0, 2.0, 4.0)]
+        lrs = sorted({run["lr"] for run in runs if run["lr"]})
+        best = min(lrs, key=lambda lr: sum(run["error"] for run in runs if run["lr"] == lr))
+        lines.append(
+            [name, *ours, f"{_ends([run for run in runs if run['lr'] == best], unit)} (LR {best:g} of {len(lrs)})"]
+        )
+    return markdown.table(["", "scale 0.5", "1", "2", "4", "best cosine"], lines)
+
+
+def _ends(runs: list[dict[str, Any]], unit: float) -> str:
+    return ", ".join(f"{unit * run['error']:.{1 if unit > 1 else 2}f}" for run in runs)

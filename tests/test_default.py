@@ -15,6 +15,7 @@ from mlrsnet.default import Default
 from mlrsnet.law import Facts, Seen
 from mlrsnet.ops import DEVICE, HOST, leaves, rebuilt
 from mlrsnet.plan import Plan
+from mlrsnet.sensors import read_facts
 
 STEPS = 40
 
@@ -136,6 +137,71 @@ def lr_after(losses, law=None, x=1.0, total_steps=100, **facts):
 def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected):
     losses = [last if math.isnan(last) or step >= 20 else 1.0 for step in range(80)]
     assert lr_after(losses, is_trained=True) / lr_after(losses) == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize(("size", "share"), [(20_000, 1.0), (15_000_000, 0.1)])
+def test_a_large_trained_network_stays_near_where_it_is(size, share):
+    new, trained = (Default().size_of(Facts(parameters=size, is_trained=one), 1000) for one in (False, True))
+    assert trained / new == pytest.approx(share)
+
+
+def plain(seed=0):
+    """Without norms."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 3)).double()
+
+
+def looks_trained(model, **options):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    lr = LearnedLR(optimizer, total_steps=STEPS, **options)
+    train(model, optimizer, lr, data=batches(1))
+    return lr.status()["is_trained"]
+
+
+def test_a_network_without_norms_is_known_to_be_trained_and_a_new_one_is_not():
+    model = plain()
+    assert not looks_trained(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for x, y in batches(150):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert looks_trained(model)
+
+
+NEW = {
+    "torch": lambda weight: None,
+    "normal": lambda weight: nn.init.normal_(weight, std=0.02),
+    "orthogonal": nn.init.orthogonal_,
+    "truncated": lambda weight: nn.init.trunc_normal_(weight, std=0.02),
+    "zeros": nn.init.zeros_,
+    "sparse": lambda weight: nn.init.sparse_(weight, 0.1),
+    "identity": nn.init.eye_,
+}
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_however_a_network_is_initialised_it_is_not_taken_for_a_trained_one(kind):
+    model = nn.Sequential(*[nn.Linear(48, 48) for _ in range(3)])
+    for layer in model:
+        NEW[kind](layer.weight)
+    assert not read_facts(model.parameters()).is_trained
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_what_a_user_says_of_a_network_counts_more_than_how_it_looks(trained):
+    assert looks_trained(plain(), trained=trained) is trained
+    with pytest.raises(ValueError, match="trained must be True, False or None, got 'yes'"):
+        LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained="yes")
+
+
+def test_adapters_are_not_taken_for_a_deep_network():
+    """As of LoRA: a pair for each layer, of which one begins at zero."""
+    pairs = [
+        weight for _ in range(12) for weight in (nn.Parameter(torch.randn(4, 64)), nn.Parameter(torch.zeros(64, 4)))
+    ]
+    assert read_facts(pairs).depth == 1
+    assert read_facts(pairs[::2]).depth == 12
 
 
 def test_deep_networks_without_normalisation_take_shorter_steps():

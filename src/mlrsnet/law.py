@@ -16,14 +16,15 @@ class Facts(NamedTuple):
     """What is known before the first step.
 
     matrices: tensors of two or more dimensions. parameters: numbers that are trained. depth: matrices whose errors multiply up: all
-    of them, or 1 where there are norms. is_trained: whether the weights come from another training. epochs, examples: how often
-    every example will be seen, and how many there are; None if nobody told. num_classes, initial_loss: as the user told.
+    of them, or 1 where there are norms or adapters. is_trained: whether the weights come from another training; None if nobody
+    knows. epochs, examples: how often every example will be seen, and how many there are; None if nobody told. num_classes,
+    initial_loss: as the user told.
     """
 
     matrices: int = 1
     parameters: int = 1
     depth: int = 1
-    is_trained: bool = False
+    is_trained: bool | None = None
     epochs: float | None = None
     examples: int | None = None
     num_classes: Any = None
@@ -31,8 +32,9 @@ class Facts(NamedTuple):
 
     def seen(self, weights: "Facts") -> "Facts":
         """What was told before, and what the weights say."""
+        is_trained = weights.is_trained if self.is_trained is None else self.is_trained
         return self._replace(
-            **{name: getattr(weights, name) for name in ("matrices", "parameters", "depth", "is_trained")}
+            matrices=weights.matrices, parameters=weights.parameters, depth=weights.depth, is_trained=is_trained
         )
 
 

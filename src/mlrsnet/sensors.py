@@ -45,13 +45,25 @@ SHORTEST_GAIN = 8
 STEADY = 2.0
 """The mean of a trained gain is at least this many times its standard deviation. That of random biases is near 0."""
 
+FEWEST_LINES, MOST_LINES = 16, 512
+"""Rows, and columns, of a matrix in which a training is looked for."""
+
+ZEROS = 0.4
+"""More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
+
+UNEVEN = 2.0
+"""From which median `unevenness` on matrices are trained. That of new ones is about 1, however they were initialised."""
+
 
 @torch.no_grad()
 def read_facts(weights: Iterable[Tensor]) -> Facts:
     """The facts of some weights; waits for their device.
 
     Gains of norms are found by their values, since an optimizer knows no layers: a new one is all ones, a used one varies a little
-    around a mean that is far from 0. A network with more used than new ones was trained before.
+    around a mean that is far from 0. A network with more used than new ones was trained before, and so was one without gains whose
+    matrices are uneven.
+
+    Adapters, of whose matrices about half begin at zero, multiply nothing up: they count as if there were norms.
 
     >>> norm, layer = torch.nn.BatchNorm1d(16), torch.nn.Linear(3, 16)
     >>> read_facts([layer.weight, norm.weight, norm.bias])[:4]
@@ -61,9 +73,13 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     (True, False)
     """
     matrices = parameters = new = used = 0
+    uneven, zero = list[Tensor](), list[Tensor]()
     for weight in filter(is_readable, weights):
         parameters += weight.numel() * (2 if weight.is_complex() else 1)
         matrices += weight.ndim >= 2
+        if weight.ndim >= 2 and not weight.is_complex() and not _shards.is_sharded(weight):
+            uneven.append(unevenness(weight.detach().flatten(1)))
+            zero.append(~weight.any())
         if weight.ndim == 1 and weight.numel() and not weight.is_complex():
             values = _shards.whole_vector(weight).detach().float()
             spread, mean, is_new = torch.stack(
@@ -71,7 +87,34 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
             ).tolist()
             new += bool(is_new)
             used += len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
-    return Facts(matrices, max(1, parameters), 1 if new + used else max(1, matrices), used > new)
+    is_trained = used > new or (not new and _median(uneven) > UNEVEN)
+    is_shallow = bool(new + used) or sum(map(bool, zero)) > ZEROS * matrices
+    return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
+
+
+def unevenness(matrix: Tensor) -> Tensor:
+    """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
+
+    Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. NaN for
+    a small matrix, and for zeros.
+
+    >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
+    >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
+    (1, True)
+    """
+    if min(matrix.shape) < FEWEST_LINES:
+        return matrix.new_full((), math.nan, dtype=torch.float32)
+    steps = [-(-size // MOST_LINES) for size in matrix.shape]
+    squares = matrix[:: steps[0], :: steps[1]].float().square()
+    squares = squares / squares.mean()
+    rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
+    return torch.maximum(rows, columns) / squares.var(correction=0)
+
+
+def _median(numbers: list[Tensor]) -> float:
+    """Of those that are not NaN; 0 for none."""
+    found = float(torch.stack([one.cpu() for one in numbers]).nanmedian()) if numbers else math.nan
+    return 0.0 if math.isnan(found) else found
 
 
 def shortest_length(shape: Sequence[int]) -> float:

@@ -1,9 +1,11 @@
 """See the package."""
 
 import argparse
+import json
 from pathlib import Path
 
-from lab.studies.law import data, fill
+from experiments.results import RESULTS
+from lab.studies.law import data, fill, fit
 
 
 def main() -> None:
@@ -19,9 +21,13 @@ def main() -> None:
     one.add_argument("--rows", type=int, nargs=2, default=(0, 230), metavar=("FROM", "TO"))
     one.add_argument("--workers", type=int, default=1)
     one.add_argument("--seconds", type=float, default=float("inf"))
+    commands.add_parser("fit")
     chosen = parser.parse_args()
     if chosen.command == "prepare":
         data.prepare(chosen.folder, chosen.root)
+    elif chosen.command == "fit":
+        found = fit.fits(fit.read(RESULTS / "law" / "table.jsonl.gz"))
+        (RESULTS / "law" / "fits.json").write_text(json.dumps(found, indent=1) + "\n")
     else:
         fill.fill(chosen.folder, chosen.out, range(*chosen.rows), chosen.workers, chosen.seconds)
 

@@ -57,7 +57,8 @@ def plan_of(draw: Draw, task: Task) -> Plan:
     """Half of the rows see their examples at most three times."""
     optimizer, steps = draw.pick(task.optimizers), round(draw.between(*task.steps))
     batch, epochs = draw.pick(task.batches), draw.between(0.3, 3) if draw.chance(0.5) else draw.between(3, 60)
-    examples = task.examples if task.whole else max(100, batch, min(task.examples, round(steps * batch / epochs)))
+    wanted = max(100, batch, round(steps * batch / epochs))
+    examples = task.examples if task.whole else min(task.examples, wanted)
     steps = steps if task.whole else max(60, min(steps, round(epochs * examples / batch)))
     decay, clip = draw.pick(DECAYS.get(optimizer, (0.0, 1e-4, 5e-4))), draw.pick((None, None, 1.0))
     return Plan(optimizer, steps, batch, examples, decay, clip, draw.number)

@@ -132,7 +132,7 @@ RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "adamh": lambda folder: source(adamh.experts(folder), (("steps",),), dense=adamh.dense_reference()),
     "deberta": tuning,
     "resnet": lambda folder: {**with_curves(resnet.cells(folder)), "best lrs": resnet.best_lrs(folder)},
-    "clip": lambda folder: with_curves(clip.cells(folder)),
+    "clip": lambda folder: {**with_curves(clip.cells(folder)), "kept": clip.kept(folder)},
     "lora": adapters,
     "joint": together_by_mapping,
 }

@@ -46,3 +46,10 @@ def cells(folder: Path) -> list[Cell]:
             usual=steps.from_length(USUAL_LR, LENGTH),
         )
     ]
+
+
+def kept(folder: Path) -> dict[str, float]:
+    """What the default, which keeps a trained network near where it is, gives: its LR, and its errors above the best."""
+    (only,) = cells(folder)
+    r = steps.of_law(only.steps, WEIGHTS, is_trained=True)
+    return {"lr": r * LENGTH, "regret": only.regret(r), "law": only.regret(only.law)}

@@ -51,8 +51,13 @@ class Tuned:
 
     @property
     def law(self) -> float:
-        """The r of the default."""
+        """The r of the default for a new network of this size."""
         return steps.of_law(self.steps, WEIGHTS[self.model])
+
+    @property
+    def kept(self) -> float:
+        """The r of the default, which keeps a trained network near where it is."""
+        return steps.of_law(self.steps, WEIGHTS[self.model], is_trained=True)
 
     def failed(self, below: float = FAILED) -> bool:
         """Whether it ends below."""

@@ -62,6 +62,7 @@ def rules(runs: Runs, others: Runs) -> dict[str, Callable[[Tuned], float]]:
     return {
         "the law": lambda run: run.law * LENGTH,
         "a tenth of the law": lambda run: 0.1 * run.law * LENGTH,
+        "the law, kept near": lambda run: run.kept * LENGTH,
         "usual LR": lambda run: USUAL_LR,
         "the other model's bound": lambda run: kept,
         f"a distance of {NEARBY:g}": lambda run: NEARBY / distance(1.0, run.steps) * LENGTH,

@@ -17,13 +17,13 @@ TIMES = 400
 """Equal parts of a training in which `followed` looks at the weights."""
 
 
-def of_law(steps: float, size: float, depth: int = 1) -> float:
+def of_law(steps: float, size: float, depth: int = 1, is_trained: bool = False) -> float:
     """The r of the default.
 
     >>> round(of_law(500, 10_000), 3), round(of_law(28_000, 139e6), 4)
     (0.13, 0.0142)
     """
-    return Default().size_of(Facts(matrices=depth, parameters=round(size), depth=depth), steps)
+    return Default().size_of(Facts(matrices=depth, parameters=round(size), depth=depth, is_trained=is_trained), steps)
 
 
 def at_equilibrium(lr: float, decay: float) -> float:

@@ -1,0 +1,71 @@
+"""The study of small trainings: rows are drawn from their numbers, grids grow, and laws are fitted."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lab.studies.law import fill, fit
+from lab.studies.law.draw import Draw
+from lab.studies.law.families import Task
+
+
+def toy(**options):
+    """A line, learned from noise-free points."""
+    x = torch.linspace(-1, 1, 64)[:, None]
+
+    def loss(model, index):
+        return (model(x[index]) - 3 * x[index]).square().mean()
+
+    @torch.no_grad()
+    def judge(model):
+        error = float((model(x) - 3 * x).square().mean())
+        return error, error
+
+    return Task(lambda: nn.Linear(1, 1), loss, judge, len(x), **options)
+
+
+def test_a_row_is_the_same_wherever_it_is_drawn():
+    first, again, other = (fill.plan_of(Draw(number), toy()) for number in (5, 5, 6))
+    assert first == again != other
+    assert first.examples <= 64
+
+
+def test_a_training_under_the_default_and_one_under_a_decay_both_learn():
+    plan = fill.Plan("sgd", 60, 16, 64, 0.0, None, 0)
+    before = toy().judge(toy().build())[0]
+    for law in (0.3, fill.Default(0.3, 0.0, 0.0, 0.0, caution=1.0)):
+        found = fill.train(toy(), plan, law)
+        assert found["error"] < 0.2 * before
+    assert fill.train(toy(), plan, 1e9)["error"] == math.inf
+
+
+@pytest.mark.parametrize("best", [1 / 50, 0.9, 30.0])
+def test_a_grid_grows_until_its_best_is_inside(best):
+    found = fill.bracketed(lambda value: abs(math.log(value / best)), (0.5, 1.0, 2.0), 2, 20)
+    order = sorted(found)
+    assert order[0] < min(found, key=found.__getitem__) < order[-1]
+
+
+def rows(power):
+    """Trainings of two families whose best r is steps^power."""
+    made = []
+    for number, steps in enumerate((100, 200, 500, 1000, 2000, 4000)):
+        best = 0.1 * (steps / 500) ** power
+        sizes = [[0.1, best * 2.0**k, 0.5 + 0.1 * abs(k), 1.0, []] for k in range(-3, 4)]
+        facts = {"matrices": 3, "parameters": 10_000, "depth": 1, "all_parameters": 10_000, "is_trained": False}
+        plan = {"steps": steps, "batch": 32, "examples": 32 * steps, "optimizer": "sgd", "family": "ab"[number % 2]}
+        made.append({**facts, **plan, "sizes": sizes, "decays": [[0.1, 0.5, 1.0]], "number": number})
+    return made
+
+
+@pytest.mark.parametrize("power", [-0.5, 0.0])
+def test_a_fit_finds_the_power_that_trainings_follow_and_judges_it_on_others(power):
+    table = fit.Table(rows(power))
+    theta, gaps = table.fit(("steps",), {})
+    assert theta[0, 1].item() == pytest.approx(power, abs=0.08)
+    assert gaps.mean() < 0.05
+    _, wrong = table.fit((), {"steps": power + 1})
+    assert wrong.mean() > 2 * gaps.mean()
+    assert fit.least_squares(rows(power), ("steps",))["powers"]["steps"][0] == pytest.approx(power, abs=0.02)

@@ -28,7 +28,6 @@ from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
 from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.population import Population
-from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
 from mlrsnet_lab.records import commit
 
@@ -44,12 +43,12 @@ def tasks(data: Data, steps: int, count: int) -> list[Any]:
     return sampler.sample(0, count)
 
 
-def population(data: Data, members: int, chosen: list[Any], precision: str) -> Population:
+def population(data: Data, members: int, chosen: list[Any]) -> Population:
     net = first_net()
     policy = Networks(Schedule(net, Card(gamma=Fixed(1.0))), len(chosen) * members, data.inputs.device)
     row = parameters_to_vector(net.parameters()).detach().to(data.inputs.device)
     policy.configure(row.expand(len(chosen) * members, -1))
-    return Population(chosen[0], len(chosen), members, policy, Compute(data.inputs.device, precision), data)
+    return Population(chosen[0], len(chosen), members, policy, Compute(data.inputs.device), data)
 
 
 def seconds(work: Any, device: torch.device) -> float:
@@ -78,28 +77,24 @@ def measure(device: torch.device, members: tuple[int, ...], steps: int) -> dict[
     chosen = tasks(data, steps, TASKS)
     alone = min(seconds(lambda: one_by_one(chosen[0], device), device) for _ in range(2))
     found: dict[str, Any] = {"steps_per_second_one_by_one": steps / alone, "populations": []}
-    for precision in ("fp32", "bf16") if device.type == "cuda" else ("fp32",):
-        for count in members:
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-                before = torch.cuda.memory_allocated()
-            made = population(data, count // TASKS, chosen, precision)
-            Training(made, chosen, calibrated_loss).run()  # captures the step
-            whole = min(
-                seconds(lambda made=made: Training(made, chosen, calibrated_loss).run(), device) for _ in range(2)
-            )
-            line = {
-                "trainings": count,
-                "precision": precision,
-                "steps_per_second": steps / whole,
-                "over_one_by_one": count * alone / whole,
-            }
-            if device.type == "cuda":
-                line["peak_mib"] = (torch.cuda.max_memory_allocated() - before) / 2**20
-            found["populations"].append(line)
-            print(json.dumps(line), flush=True)
-            del made
+    for count in members:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        made = population(data, count // TASKS, chosen)
+        made.train(chosen, calibrated_loss)  # captures the step
+        whole = min(seconds(lambda made=made: made.train(chosen, calibrated_loss), device) for _ in range(2))
+        line = {
+            "trainings": count,
+            "steps_per_second": steps / whole,
+            "over_one_by_one": count * alone / whole,
+        }
+        if device.type == "cuda":
+            line["peak_mib"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+        found["populations"].append(line)
+        print(json.dumps(line), flush=True)
+        del made
     return found
 
 

@@ -40,7 +40,7 @@ class Task:
     def __init__(self, device: str) -> None:
         torch.manual_seed(0)
         side = 32 if device == "cuda" else 16
-        self.model = resnet18() if device == "cuda" else small_cnn(3, width=32)
+        self.model = resnet18() if device == "cuda" else small_cnn((3, 32, 32), 10, width=32)
         self.x, self.xv = (torch.randn(128, 3, side, side, device=device) for _ in range(2))
         if device == "cuda":
             self.x, self.xv = (x.to(memory_format=torch.channels_last) for x in (self.x, self.xv))

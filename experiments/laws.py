@@ -15,8 +15,8 @@ import numpy as np
 from torch import Tensor
 
 from experiments import markdown, results
+from lab.studies.rows import r_tables
 from mlrsnet.default import Default
-from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table.columns import READING
 from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.law import features, gaps, responses

@@ -12,13 +12,16 @@ from sklearn.datasets import load_sample_images
 
 from mlrsnet_lab.datasets import corrupted, corruptions, find, load
 from mlrsnet_lab.datasets.corrupted import CorruptedOptions
-from mlrsnet_lab.datasets.corruptions import CORRUPTIONS, FROST, corrupt, read_frost
+from mlrsnet_lab.datasets.corruptions import CORRUPTIONS, PUBLISHED_ONLY, corrupt
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 SEVERITIES = range(1, 6)
 NOT_RANDOM = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
+
+
+MADE = [name for name in CORRUPTIONS if name != PUBLISHED_ONLY]
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +34,9 @@ def pictures():
     return np.stack(pieces)
 
 
-@pytest.fixture(scope="module")
-def photographs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("frost")
-    random = np.random.default_rng(0)
-    for number, name in enumerate(FROST):
-        pixels = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-        pixels[..., 0] = 40 * number  # red tells the photographs apart
-        Image.fromarray(pixels).resize((250, 200)).save(folder / name)
-    return folder
-
-
 @pytest.fixture
-def make(pictures, photographs):
-    frost = read_frost(photographs)
-    return lambda name, severity, images=pictures, seed=0: corrupt(
-        images, name, severity, seed=seed, frost=frost if name == "frost" else ()
-    )
+def make(pictures):
+    return lambda name, severity, images=pictures, seed=0: corrupt(images, name, severity, seed=seed)
 
 
 def distance(one, other):
@@ -57,7 +46,7 @@ def distance(one, other):
 # What pictures look like
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize("name", MADE)
 def test_a_corruption_gives_the_same_pictures_every_time_and_leaves_the_clean_ones_alone(name, make, pictures):
     before = pictures.copy()
     for severity in SEVERITIES:
@@ -68,7 +57,7 @@ def test_a_corruption_gives_the_same_pictures_every_time_and_leaves_the_clean_on
     assert np.array_equal(pictures, before)
 
 
-@pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name != "elastic_transform"])
+@pytest.mark.parametrize("name", [name for name in MADE if name != "elastic_transform"])
 def test_a_higher_severity_is_worse(name, make, pictures):
     found = [distance(make(name, severity), pictures) for severity in SEVERITIES]
     assert found[0] > 0.5
@@ -88,20 +77,20 @@ def test_elastic_pictures_are_only_moved_at_first_and_torn_more_and_more():
     assert min(moved) > 3
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize("name", MADE)
 def test_the_worst_corruption_still_shows_which_picture_it_was(name, make, pictures):
     clean, worst = (p.mean(axis=(1, 2, 3)) for p in (pictures, make(name, 5)))
     assert np.corrcoef(clean, worst)[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("value", [0, 255])
 def test_black_and_white_pictures_can_be_corrupted(name, value, make):
     for severity in SEVERITIES:  # a division by zero would warn, and warnings are errors
         assert make(name, severity, np.full((2, 32, 32, 3), value, np.uint8)).shape == (2, 32, 32, 3)
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize("name", MADE)
 def test_many_pictures_are_corrupted_in_pieces_and_each_in_its_own_way(name, make, pictures, monkeypatch):
     monkeypatch.setattr(corruptions, "CHUNK", 5)
     images = np.stack([pictures[20]] * 12)
@@ -207,15 +196,6 @@ def test_snow_and_fog_fall_differently_on_every_picture_and_lighten_dark_ones(pi
     assert neighbours < 0.3 * np.abs(clouds[:, :16] - clouds[:, 16:]).mean()  # clouds, not noise
 
 
-def test_frost_is_added_from_every_photograph(make, photographs):
-    frost = read_frost(photographs)
-    assert [picture.shape for picture in frost] == [(40, 50, 3)] * 5
-    black = np.zeros((60, 32, 32, 3), np.uint8)
-    reds = make("frost", 5, black)[..., 0].mean(axis=(1, 2))
-    assert {round(red / (0.45 * 40)) for red in reds} == {0, 1, 2, 3, 4}
-    assert make("frost", 5, black + 100).mean() == pytest.approx(make("frost", 5, black).mean() + 75, abs=1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -225,7 +205,7 @@ def test_frost_is_added_from_every_photograph(make, photographs):
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"images": GREY[:, :16]}, r"images must be uint8 of shape \(N, 32, 32, 3\), got uint8 \(40, 16, 32, 3\)"),
         ({"images": GREY / 255}, "images must be uint8 .* got float64"),
-        ({"name": "frost"}, r"frost needs photographs, got none: pass frost=read_frost\(folder\)"),
+        ({"name": "frost"}, "corruption must not be frost, which adds photographs: put the published frost.npy"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(arguments, message):
@@ -382,20 +362,10 @@ def test_the_published_file_is_never_replaced_by_a_generated_one(root):
     assert "generated" not in task.note
 
 
-def test_frost_is_generated_from_photographs_beside_the_data_or_refused(root, photographs):
+def test_frost_cannot_be_generated_and_says_where_it_is_published(root):
     options = {"corruption": "frost", "severity": 1, "generate": True}
-    with pytest.raises(FileNotFoundError, match="frost needs photographs, which are not part of mlrsnet") as error:
+    with pytest.raises(FileNotFoundError, match=r"put frost.npy and labels.npy of zenodo.*frost cannot be generated"):
         load("cifar10-c", root=root, **options)
-    assert str(root / "frost") in str(error.value)
-    assert "frost5.jpg of github.com/hendrycks/robustness" in str(error.value)
-    (root / "frost").symlink_to(photographs)
-    assert load("cifar10-c", root=root, **options).sizes["train"] == TEST
-    small = root / "small"
-    small.mkdir()
-    for name in FROST:
-        Image.new("RGB", (160, 200)).save(small / name)
-    with pytest.raises(ValueError, match=r"frost1.png must be larger than 160 pixels, got \(200, 160\)"):
-        read_frost(small)
 
 
 def test_a_missing_file_says_where_to_get_it_and_how_to_do_without(root):

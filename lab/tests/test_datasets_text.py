@@ -26,7 +26,7 @@ def test_words_are_numbered_by_first_appearance_and_lines_end_with_eos(tmp_path)
 
 def test_an_unknown_word_or_character_is_never_scored_as_another_one(tmp_path):
     write_texts(tmp_path / "ptb", "a cat\n", "a cat\n", "a dog\n")
-    with pytest.raises(ValueError, match=r"test.txt: every token of the test part .* got 'dog'"):
+    with pytest.raises(ValueError, match=r"ptb: every token of the test part .* got 'dog'"):
         load("ptb", root=tmp_path)
     with pytest.raises(ValueError, match=r"every token of the test part .* got 'd'"):
         load("ptb-chars", root=tmp_path)

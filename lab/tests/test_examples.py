@@ -14,7 +14,7 @@ from runs import CPU, assert_same, stop_and_resume
 
 from mlrsnet_lab import datasets
 from mlrsnet_lab.datasets import packages
-from mlrsnet_lab.datasets.examples import ExampleDataset, Examples, Parts
+from mlrsnet_lab.datasets.examples import ExampleDataset, Examples
 from mlrsnet_lab.datasets.snippets import KINDS, LENGTH, SNIPPETS
 from mlrsnet_lab.datasets.tables import DIAMONDS, FLIGHTS
 from mlrsnet_lab.datasets.weather import AHEAD, READ, SEEN, WEATHER
@@ -101,7 +101,7 @@ def test_parts_share_no_example_and_a_fraction_keeps_the_held_out_ones(task, roo
     assert half.sizes == whole.sizes | {"train": round(0.5 * whole.sizes["train"])}
     assert torch.equal(half.test.targets, whole.test.targets)
     if task != "snippets":  # whose sentences repeat
-        rows = [{tuple(row.tolist()) for row in part.inputs} for part in whole.parts]
+        rows = [{tuple(row.tolist()) for row in part.inputs} for part in (whole.train, whole.val, whole.test)]
         assert not rows[0] & rows[1]
         assert not rows[0] & rows[2]
         assert not rows[1] & rows[2]
@@ -140,7 +140,7 @@ def test_windows_of_the_weather_lie_in_one_stretch_and_end_before_what_is_foreca
 
 
 def test_features_have_mean_0_and_deviation_1_on_training_data_only():
-    parts = datasets.load("diabetes").parts
+    parts = datasets.load("diabetes")
     assert parts.train.inputs.mean(0).abs().max() < 1e-5
     assert (parts.train.inputs.std(0) - 1).abs().max() < 1e-5
     assert parts.test.inputs.mean(0).abs().max() > 1e-3
@@ -149,7 +149,7 @@ def test_features_have_mean_0_and_deviation_1_on_training_data_only():
 def test_the_score_of_numbers_is_the_mean_over_all_of_them():
     torch.manual_seed(0)
     part = Examples(torch.randn(50, 3), torch.randn(50, 2))
-    data = ExampleData(ExampleDataset("own", Parts(part, part, part), None, "m", 10.0), 5, 0, CPU)
+    data = ExampleData(ExampleDataset("own", part, part, part, None, "m", 10.0), 5, 0, CPU)
     model = build_rows("mlp", 3, 2, width=4)
     expected = (model(part.inputs) - part.targets).square().mean().item()
     found = data.evaluate(model, "test")

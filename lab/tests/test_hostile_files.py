@@ -16,7 +16,7 @@ from PIL import Image
 import mlrsnet_lab
 from mlrsnet import cli
 from mlrsnet_lab import records
-from mlrsnet_lab.datasets import arrays, image_folder, picture_file
+from mlrsnet_lab.datasets import arrays, image_folder
 from mlrsnet_lab.files import archives
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.table.file import TrainingTable
@@ -154,7 +154,7 @@ def test_a_pipe_among_pictures_is_not_waited_for(tmp_path):
 
 
 def test_an_ordinary_picture_is_read_from_every_format(tmp_path):
-    for kind in picture_file.FORMATS:
+    for kind in image_folder.FORMATS:
         assert shown(picture(tmp_path / f"{kind}.png", kind=kind))[0].shape == (8, 8, 3)
 
 
@@ -202,8 +202,7 @@ def test_no_module_reads_files_past_these_checks():
     assert readers_of_their_own(Path(mlrsnet_lab.__file__).parent) == {
         "commands/train.py",  # a value on the command line
         "datasets/corruptions.py",  # a picture that was just made
-        "datasets/picture_file.py",
-        "datasets/shards.py",  # places in a tar file that are read as pictures, and an index that the package made
+        "datasets/image_folder.py",
         "files/archives.py",  # the system's own file about memory
         "executors/work.py",  # whether an error can travel
         "report/page.py",  # the package's own style

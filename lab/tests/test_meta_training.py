@@ -239,7 +239,7 @@ def test_the_command_goes_on_where_it_was_stopped(capsys, stop_after):
         (["--objective", "horizon", "--members", 3, "--tensorboard"], "members must be even, got 3"),
         (["--objective", "horizon", "--held-out", 0], "held_out must be a whole number >= 1, got 0"),
         (["--objective", "horizon", "--generations", 0], "generations must be a whole number >= 1, got 0"),
-        (["--objective", "horizon", "--fitness", "best"], "fitness must be one of calibrated, loss, error"),
+        (["--objective", "horizon", "--fitness", "best"], "fitness must be one of calibrated, loss"),
         (["--objective", "horizon", "--task", "nope"], "task must be one of digits, cifar10"),
         (["--objective", "horizon", "--out", "."], "out must be a file, got the folder ."),
         (["--objective", "horizon", "--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
@@ -297,7 +297,7 @@ def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(kinds, "PICTURES", digits)
     monkeypatch.setattr(meta_building, "FAMILIES", ("mlp", "regression"))
     short = (*SHORT, "--meta-lr", 0.5, "--data", tmp_path)
-    words = ("--objective", "horizon", "--task", "table", "--begin", "universal-lstm", "--utility", "gaps", *short)
+    words = ("--objective", "horizon", "--task", "table", "--begin", "universal-lstm", *short)
     code, out, err = run(capsys, "metatrain", *words, "--out", "r.safetensors")
     assert code == 0, (out, err)
     first, learned = Schedule.load("universal-lstm"), Schedule.load("r.safetensors")
@@ -305,7 +305,7 @@ def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
     losses = torch.linspace(3, 0.5, 50).tolist()
     assert not np.array_equal(learned.simulate(losses), first.simulate(losses))
     record = json.loads(Path("r.safetensors.json").read_text())
-    assert (record["spec"]["begin"], record["spec"]["utility"]) == ("universal-lstm", "gaps")
+    assert record["spec"]["begin"] == "universal-lstm"
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,6 @@ def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
     [
         ({"task_options": {"classes": [1]}}, "task_options of table must be one of horizons, families; got 'classes'"),
         ({"held_out_options": {}}, "held_out_options of table must be left out"),
-        ({"utility": "sum"}, "utility must be one of ranks, gaps; got 'sum'"),
     ],
 )
 def test_a_mistaken_spec_is_named(changes, message):

@@ -251,7 +251,7 @@ def test_channels_last_gives_the_same_answers(name):
 
 def test_small_cnn_by_name_is_the_function_the_demo_uses():
     torch.manual_seed(0)
-    expected = small_cnn(1, 10, 4)
+    expected = small_cnn((1, 8, 8), 10, width=4)
     x = pictures(1, 8)
     assert torch.equal(image_model("small_cnn", 1, 8, width=4)(x), expected(x))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlrsnet.baselines import HAND_DESIGNED
 from mlrsnet_lab.datasets import KNOWN
 from mlrsnet_lab.methods import SCHEDULES
-from mlrsnet_lab.models.build import IMAGE, PIECES, TEXT
+from mlrsnet_lab.models import IMAGE, PIECES, TEXT
 from mlrsnet_lab.optimizers import OPTIMIZERS
 from mlrsnet_lab.spec import PRECISIONS, RunSpec
 

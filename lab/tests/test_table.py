@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 import torch
 from commands import complaint, run
-from torch import nn
 
+from lab.studies.rows import __main__ as rows_study
+from lab.studies.rows import r_tables
 from mlrsnet_lab import universal
-from mlrsnet_lab.datasets import r_tables
 from mlrsnet_lab.table import kinds
 from mlrsnet_lab.table.columns import Sizing, grid
 from mlrsnet_lab.table.compare import compare
-from mlrsnet_lab.table.facts import weight_facts
 from mlrsnet_lab.table.file import EDGES, TrainingTable, merged
 from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of, source_data
+from mlrsnet_lab.table.kinds import FAMILIES, draw, network_of
 from mlrsnet_lab.table.law import Response, cross_validated, fit, responses
 
 COLUMNS = (
@@ -67,10 +66,10 @@ def test_a_small_table_of_r_trains_under_every_column(tmp_path):
             member = tarfile.TarInfo(f"{r_tables.FOLDER}/{table.file}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-    rows = [dataclasses.replace(draw(number, horizons=(6, 9), families=("rows",)), batch_size=8) for number in (0, 20)]
+    rows = [dataclasses.replace(rows_study.draw(number, (6, 9)), batch_size=8) for number in (0, 20)]
     table = fill(tmp_path / "table.npz", rows, COLUMNS, root=tmp_path)
-    assert [data.is_regression for data in (source_data(row, tmp_path) for row in rows)] == [True, False]
-    assert source_data(rows[0], tmp_path).inputs.shape == (190, 1, 1, 5)
+    assert [data.is_regression for data in (row.data(tmp_path) for row in rows)] == [True, False]
+    assert rows[0].data(tmp_path).inputs.shape == (190, 1, 1, 5)
     assert np.isfinite(table.fitness).all()
 
 
@@ -120,23 +119,6 @@ def test_a_column_that_is_none_is_told(text):
     with pytest.raises(ValueError, match="a column must be 'structure"):
         Sizing.parse(text)
     assert all(Sizing.parse(str(column)) == column for column in grid())
-
-
-def test_trained_weights_are_told_from_fresh_ones():
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(60, 80), nn.LayerNorm(80), nn.ReLU(), nn.Linear(80, 40))
-    facts = weight_facts(network.parameters())
-    assert (facts["matrices"], facts["depth"], facts["is_trained"], facts["narrow"]) == (2, 1, False, 0)
-    assert facts["fan_in"] == pytest.approx(math.sqrt(60 * 80))
-    assert facts["start"] == pytest.approx(1, rel=0.05)
-    inputs = torch.randn(256, 60)
-    targets = (inputs @ torch.randn(60, 40)).argmax(1)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-    for _ in range(20):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(inputs), targets).backward()
-        optimizer.step()
-    assert weight_facts(network.parameters())["is_trained"]
 
 
 def test_kept_tables_are_read_with_facts_and_structures_as_they_were():

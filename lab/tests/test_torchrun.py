@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from picture_files import draw_shards
 from PIL import Image
 from runs import assert_same, checkpoint_step
 from sklearn.datasets import load_sample_images
@@ -26,8 +25,8 @@ COMMANDS = {
     "folder": f"train --task FOLDER {PICTURES} --model small_cnn --option model.width=2 --optimizer sgdm --epochs 3 "
     "--schedule mlr-snet --option schedule.every=2 --option schedule.hidden=4 --out OUT/folder",
     "text": "train --task ptb --batch-size 4 --model lstm --option model.hidden=6 --schedule universal --epochs 2 --out OUT/text",
-    "shards": f"train --task SHARDS {PICTURES} --model mlp --option model.width=8 --epochs 2 "
-    "--schedule mlr-snet --option schedule.every=2 --option schedule.scale=0.1 --out OUT/shards",
+    "alike": f"train --task FOLDER {PICTURES} --model mlp --option model.width=8 --epochs 2 "
+    "--schedule mlr-snet --option schedule.every=2 --option schedule.scale=0.1 --out OUT/alike",
     "meta": "metatrain --classes 01 --model mlp --epochs 2 --out OUT/learned.safetensors",
 }
 """Batch norm and meta-updates; a memory and dropout; neither, so that one process does the same; a schedule to write."""
@@ -43,7 +42,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Pieces of two photographs as JPEGs: two classes, 24 to train and validate on and 8 to test on of each. Also as shards."""
+    """Pieces of two photographs as JPEGs: two classes, 24 to train and validate on and 8 to test on of each."""
     place = tmp_path_factory.mktemp("pictures")
     for name, pixels in zip(("flower", "temple"), reversed(load_sample_images().images), strict=True):
         for number in range(32):
@@ -51,7 +50,6 @@ def pictures(tmp_path_factory):
             folder = place / "folder" / ("train" if number < 24 else "test") / name
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels[top : top + 80, left : left + 80]).save(folder / f"{number}.jpg")
-    draw_shards(place / "folder", place / "shards", of=10)
     return place
 
 
@@ -59,7 +57,7 @@ def write_plan(out, pictures, texts, commands, faults, refused=()):
     """What the worker is to do; returns its path."""
 
     def words(line):
-        known = {"FOLDER": str(pictures / "folder"), "SHARDS": str(pictures / "shards"), "OUT/": f"{out}/"}
+        known = {"FOLDER": str(pictures / "folder"), "OUT/": f"{out}/"}
         for name, value in known.items():
             line = line.replace(name, value)
         return [*line.split(), "--device", "cpu", "--data", str(texts)]
@@ -122,7 +120,7 @@ def test_what_several_processes_cannot_do_is_refused(undisturbed):
 
 def test_two_processes_train_as_one_does_on_the_whole_batch(undisturbed, pictures):
     """Without batch norm and dropout, only roundings differ."""
-    both = records.read(undisturbed[0] / "shards")
+    both = records.read(undisturbed[0] / "alike")
     alone = run(replace(RunSpec.from_dict(both.spec), task=str(pictures / "folder")), settings=Settings(device="cpu"))
     for one, other in zip(alone.epochs, both.epochs, strict=True):
         for name in ("train_loss", "val_loss", "test_loss", "lr", "test_metric", "hypergradient"):
@@ -151,7 +149,7 @@ def test_killed_and_stopped_trainings_end_with_the_records_of_undisturbed_ones(p
     sessions = records.read(tmp_path / "text").data["sessions"]
     assert [session["from_step"] for session in sessions] == [0, 8]  # both stopped there, though only one was asked
     whole = undisturbed[0]
-    for name in ("folder", "text", "shards"):
+    for name in ("folder", "text", "alike"):
         assert_same(records.read(tmp_path / name), records.read(whole / name))
     for name in ("folder/schedule.safetensors", "learned.safetensors"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()

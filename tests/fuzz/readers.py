@@ -38,14 +38,12 @@ from mlrsnet_lab.datasets import (
     corrupted,
     image_folder,
     packages,
-    picture_file,
-    shards,
     snippets,
     tables,
     text,
     weather,
 )
-from mlrsnet_lab.datasets.options import TextOptions
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.overrides import make_spec
 from mlrsnet_lab.report import markdown, read_report
@@ -415,12 +413,7 @@ def read_table_texts(folder: Path, content: bytes) -> None:
 def pictures() -> dict[str, np.ndarray]:
     images = np.arange(4 * 2 * 2, dtype=np.uint8).reshape(4, 2, 2)
     labels = np.array([0, 1, 0, 1])
-    return {
-        "x_train": images,
-        "y_train": labels,
-        "x_test": images,
-        "y_test": labels.astype(np.float32),
-    }
+    return {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels.astype(np.float32)}
 
 
 def read_one_array(folder: Path, content: bytes) -> None:
@@ -449,24 +442,9 @@ def read_picture(path: Path) -> None:
             raise ValueError(found)
 
 
-def read_shard(path: Path) -> None:
-    for inside, _ in shards.listed(path.parent, image_folder.ENDINGS, path.parent / "data"):
-        picture_file.read_picture(inside)
-
-
-def shard_seeds() -> list[bytes]:
-    out, (picture, *_) = io.BytesIO(), picture_seeds()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, content in (("a/1.jpg", picture), ("a/1.cls", b"0"), ("b/2.jpg", picture), ("b/2.cls", b"1")):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return [out.getvalue()]
-
-
 def picture_seeds() -> list[bytes]:
     picture, seeds = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)), []
-    for kind in picture_file.FORMATS:
+    for kind in image_folder.FORMATS:
         out = io.BytesIO()
         picture.save(out, kind)
         seeds.append(out.getvalue())
@@ -478,8 +456,8 @@ def read_texts(folder: Path, content: bytes) -> None:
     place.mkdir()
     for name, part in zip(text.FILES.values(), (content.split(SPLIT) + [b""] * 3)[:3], strict=True):
         (place / name).write_bytes(part)
-    text.load_words("ptb", folder, TextOptions())
-    text.load_characters("ptb-chars", folder, TextOptions())
+    text.load_words("ptb", folder, FractionOptions())
+    text.load_characters("ptb-chars", folder, FractionOptions())
 
 
 def read_packaged(source: packages.Packaged, read: Callable[[Path], object]) -> Callable[[Path, bytes], object]:
@@ -545,7 +523,6 @@ READERS = {
     "one array": Reader(read_one_array, lambda: [as_npy(pictures()["x_train"]), as_npy(np.full((4, 2, 2), 9, "f4"))]),
     "array files": Reader(read_npy, npy_seeds),
     "picture": Reader(file_reader("p.png", read_picture), picture_seeds),
-    "shard": Reader(file_reader("0.tar", read_shard), shard_seeds),
     "texts": Reader(read_texts, lambda: [SPLIT.join(("a b <unk>\nb \u00e9\n".encode(), b"a b\n", b"b\na"))]),
     "losses": Reader(
         file_reader("losses.txt", lambda path: _read_losses(str(path))), lambda: [b"2.3, 1.0\n0.5 1e-3"]

@@ -13,8 +13,7 @@ from mlrsnet_lab.distributions import inner_tasks
 from mlrsnet_lab.horizon import Compute, Evolution, HorizonTrainer, Sampler, Tasks
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.meta_specs import NETWORKS, TABLE, UNIVERSAL, HorizonSpec
-from mlrsnet_lab.table.kinds import FAMILIES
-from mlrsnet_lab.table.sampler import KindSampler
+from mlrsnet_lab.table.kinds import FAMILIES, KindSampler
 from mlrsnet_lab.universal import distribution
 
 

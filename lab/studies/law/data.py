@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lab.studies.rows import r_tables
 from mlrsnet_lab import datasets, universal
-from mlrsnet_lab.datasets import r_tables
 
 PICTURES = {
     "digits": "digits",

@@ -1,8 +1,7 @@
-"""What a user of an optimizer expects of L4, HD and RTHO: groups, states, gradients of every kind, few launches."""
+"""What a user of an optimizer expects of L4, HD and RTHO: states, gradients of every kind, few launches."""
 
 import copy
 import io
-import math
 
 import pytest
 import torch
@@ -30,59 +29,6 @@ def test_a_method_learns(make):
     assert small.loss(0) < 0.8 * before
 
 
-def test_two_groups_that_are_alike_are_as_one(make):
-    """Inner products go over all groups, and there is one LR."""
-    together, apart = [parameter(2.0), parameter(-1.0)], [parameter(2.0), parameter(-1.0)]
-    one, two = make(together), make([{"params": [w]} for w in apart])
-    for _ in range(4):
-        advance(one, *together, loss=lambda w: quadratic(w, (3.0,)))
-        advance(two, *apart, loss=lambda w: quadratic(w, (3.0,)))
-    assert [w.item() for w in apart] == pytest.approx([w.item() for w in together], rel=1e-12)
-    assert [group["lr"] for group in two.param_groups] == pytest.approx([lr(one)] * 2, rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", [HDSGD, RTHO])
-def test_groups_keep_the_ratios_of_the_lrs_they_began_with(kind):
-    """A group with 3 times the LR is as a weight that is stretched by sqrt(3): the same derivative with respect to alpha."""
-    w, stretched = [parameter(2.0), parameter(-1.0)], [parameter(2.0), parameter(-1.0 / math.sqrt(3))]
-    optimizer = kind([{"params": [w[0]]}, {"params": [w[1]], "lr": 0.06}], lr=0.02, hyper_lr=0.002)
-    other = kind(stretched, lr=0.02, hyper_lr=0.002)
-    for _ in range(4):
-        if kind is RTHO:
-            optimizer.step(lambda: quadratic(w[0]) + quadratic(w[1]), lambda: validation(w[0]) + validation(w[1]))
-            other.step(
-                lambda: quadratic(stretched[0]) + quadratic(math.sqrt(3) * stretched[1]),
-                lambda: validation(stretched[0]) + validation(math.sqrt(3) * stretched[1]),
-            )
-        else:
-            backward(*w)
-            optimizer.step()
-            other.zero_grad()
-            (quadratic(stretched[0]) + quadratic(math.sqrt(3) * stretched[1])).backward()
-            other.step()
-    first, second = (group["lr"] for group in optimizer.param_groups)
-    assert first == pytest.approx(lr(other), rel=1e-9)
-    assert second == pytest.approx(3 * first, rel=1e-12)
-    assert lr(other) != 0.02
-    assert w[1].item() == pytest.approx(math.sqrt(3) * stretched[1].item(), rel=1e-9)
-
-
-def test_a_group_that_comes_later_moves_with_the_others(make):
-    early, late = parameter(*START), parameter(1.0, 1.0)
-    optimizer = make([early])
-    for _ in range(2):
-        advance(optimizer, early)
-    optimizer.param_groups[0]["hyper_lr" if "hyper_lr" in optimizer.defaults else "fraction"] = 0.003
-    optimizer.add_param_group({"params": [late], "weight_decay": 0.1})
-    for name in optimizer.shared:
-        assert optimizer.param_groups[1][name] == optimizer.param_groups[0][name]
-    for _ in range(3):
-        advance(optimizer, early, late)
-    assert optimizer.param_groups[1]["weight_decay"] == 0.1
-    assert optimizer.param_groups[1]["lr"] == pytest.approx(lr(optimizer))
-    assert not torch.equal(late, torch.ones(2))
-
-
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_a_method_goes_on_bit_for_bit_from_its_state(make, steps):
     w = parameter(*START)
@@ -104,12 +50,6 @@ def test_a_method_goes_on_bit_for_bit_from_its_state(make, steps):
         assert lr(resumed) == lr(optimizer) == lr(copied)
         assert torch.equal(again, w)
         assert torch.equal(twin, w)
-
-
-def test_a_state_of_another_optimizer_is_refused(make):
-    w = parameter(*START)
-    with pytest.raises(ValueError, match=r"state_dict must be that of a \w+, got one whose groups have no"):
-        make([w]).load_state_dict(torch.optim.Adadelta([w]).state_dict())
 
 
 def test_an_lr_set_by_hand_is_the_one_that_is_adapted():
@@ -233,17 +173,22 @@ def test_rtho_with_many_parameters_launches_little_more_and_waits_no_more_often(
         pytest.param([{"device": "cpu"}, {"device": "cuda"}], id="devices", marks=NEEDS_GPU),
     ],
 )
-def test_parameters_of_a_group_need_not_be_alike(make, placed):
-    together, apart = ([nn.Parameter(torch.tensor(START, **each)) for each in placed] for _ in range(2))
-    one, two = make(together, weight_decay=0.1), make([{"params": [w]} for w in apart], weight_decay=0.1)
+def test_parameters_need_not_be_alike(make, placed):
+    mixed, alike = [nn.Parameter(torch.tensor(START, **each)) for each in placed], [parameter(*START) for _ in placed]
+    one, two = make(mixed, weight_decay=0.1), make(alike, weight_decay=0.1)
     for _ in range(4):
-        advance(one, *together, loss=validation)
-        advance(two, *apart, loss=validation)
-    for w, other in zip(together, apart, strict=True):
-        assert (w.dtype, w.device) == (other.dtype, other.device)
+        advance(one, *mixed, loss=validation)
+        advance(two, *alike, loss=validation)
+    for w, other, each in zip(mixed, alike, placed, strict=True):
+        assert (w.dtype, w.device.type) == (each.get("dtype", torch.float32), each.get("device", "cpu"))
         assert w.tolist() != list(START)
-        assert w.tolist() == pytest.approx(other.tolist(), rel=1e-6)
-    assert lr(one) == pytest.approx(lr(two), rel=1e-6)
+        assert w.tolist() == pytest.approx(other.tolist(), rel=0.05)  # bfloat16 rounds by 0.4 %
+    assert lr(one) == pytest.approx(lr(two), rel=0.05)
+
+
+def test_a_second_group_is_refused_because_there_is_one_lr(make):
+    with pytest.raises(ValueError, match="must have one parameter group, because it finds one LR"):
+        make([{"params": [parameter(*START)]}, {"params": [parameter(*START)]}])
 
 
 def test_averages_are_corrected_for_the_steps_that_each_parameter_took():
@@ -266,26 +211,6 @@ def test_l4_without_gradients_says_so_and_changes_nothing():
     assert optimizer.state_dict() == before
 
 
-def test_l4_takes_a_closure_by_torchs_name():
-    found = []
-    for name in ("loss", "closure"):
-        w = parameter(*START)
-        L4([w]).step(**{name: lambda w=w: backward(w)})
-        found.append(w.detach())
-    assert found[0].equal(found[1])
-    with pytest.raises(TypeError, match="from one loss"):
-        L4([w]).step(1.0, closure=lambda: 1.0)
-
-
 def test_products_of_half_precision_are_added_up_in_full():
     ones = torch.full((4096,), 1.001, dtype=torch.bfloat16)
     assert dot([(ones, ones)]) == pytest.approx(float((ones.double() ** 2).sum()), rel=1e-6)
-
-
-def test_hd_evaluates_a_closure():
-    w, other = parameter(*START), parameter(*START)
-    optimizer, reference = (HDSGD([p], lr=0.05, hyper_lr=0.01, momentum=0.5) for p in (w, other))
-    for _ in range(3):
-        assert optimizer.step(lambda: backward(w)).requires_grad
-        advance(reference, other)
-    assert torch.equal(w, other)

@@ -79,15 +79,13 @@ def test_l4_minds_the_decay_of_the_weights_in_loss_and_gradient():
     assert decayed.tolist() == pytest.approx(plain.tolist(), rel=1e-12)
 
 
-def test_l4_takes_the_loss_as_a_tensor_a_number_or_a_closure():
-    weights = [parameter(*START) for _ in range(3)]
-    tensor, number, closure = (L4([w]) for w in weights)
+def test_l4_takes_the_loss_as_a_tensor_or_a_number():
+    weights = [parameter(*START) for _ in range(2)]
+    tensor, number = (L4([w]) for w in weights)
     for _ in range(3):
         tensor.step(backward(weights[0]))
         number.step(backward(weights[1]).item())
-        assert closure.step(lambda: backward(weights[2])).requires_grad
     assert torch.equal(weights[0], weights[1])
-    assert torch.equal(weights[0], weights[2])
 
 
 # HD against its paper's SGD-HD, SGDN-HD and Adam-HD

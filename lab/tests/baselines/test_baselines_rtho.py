@@ -57,7 +57,6 @@ def test_rthos_lr_never_falls_below_zero_and_comes_back():
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.8}, {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3}])
 @pytest.mark.parametrize("kind", ["mlp", "batch-norm", "lstm", "sum"])
 def test_rthos_hypergradient_is_the_derivative_of_the_whole_training(kind, options):
-    """The first group has twice the others' LR, so alpha, the LR of the first, moves the others by half as much."""
     small, step = Small(kind), 1e-5
 
     def after(alpha):
@@ -66,7 +65,7 @@ def test_rthos_hypergradient_is_the_derivative_of_the_whole_training(kind, optio
 
     hypergradient = small.train(0.2, **options).hypergradient(lambda: small.loss(7))
     difference = (after(0.2 + step) - after(0.2 - step)) / (2 * step)
-    assert 2 * hypergradient == pytest.approx(difference, rel=1e-6)
+    assert hypergradient == pytest.approx(difference, rel=1e-6)
     assert abs(hypergradient) > 1e-3
 
 
@@ -111,8 +110,6 @@ def test_batch_norms_see_training_batches_only():
     means = small.model[1].running_mean.clone()
     plain = torch.optim.SGD(small.model.parameters(), lr=0.1)
     small.model.load_state_dict(small.start)
-    plain.param_groups[0]["params"], first = plain.param_groups[0]["params"][1:], plain.param_groups[0]["params"][0]
-    plain.add_param_group({"params": [first], "lr": 0.2})
     for step in range(4):
         plain.zero_grad()
         small.loss(step).backward()

@@ -54,15 +54,14 @@ class Faulty:
         return found
 
 
-@pytest.mark.parametrize("utility", ["ranks", "gaps"])
 @settings(max_examples=5)
 @given(faults=st.dictionaries(st.integers(0, 3), BAD, min_size=1, max_size=4))
-def test_no_bad_fitness_reaches_the_network_that_whole_trainings_teach(utility, faults):
+def test_no_bad_fitness_reaches_the_network_that_whole_trainings_teach(faults):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(120, 4, generator=generator)
     tasks = TaskSampler([Data(x, (x.sum(1) > 0).long())], [lambda data: nn.Linear(4, 2)], horizons=(5, 8), val_size=40)
     judged = Tasks(tasks, 1, fitness=Faulty(faults), held_out=0)
-    trainer = HorizonTrainer(judged, evolution=Evolution(generations=3, members=4, utility=utility))
+    trainer = HorizonTrainer(judged, evolution=Evolution(generations=3, members=4))
     trainer.run()
     for line in trainer.history:
         assert line.diverged == len(faults) / 4

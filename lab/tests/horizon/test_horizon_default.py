@@ -26,9 +26,8 @@ from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.fitness import find_fitness
 from mlrsnet_lab.horizon.policies import Defaults
 from mlrsnet_lab.horizon.pool import Pool
-from mlrsnet_lab.horizon.rows import Rows
-from mlrsnet_lab.table.columns import Sizing
-from mlrsnet_lab.table.policy import Sizes
+from mlrsnet_lab.horizon.stacked_models import Rows
+from mlrsnet_lab.table.columns import Sizes, Sizing
 
 STEPS = 40
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrsnet_lab.horizon.evolution import antithetic, centred_gaps, centred_ranks, gradient
+from mlrsnet_lab.horizon.evolution import antithetic, centred_ranks, gradient
 
 SIZE, SIGMA = 6, 0.3
 
@@ -111,18 +111,6 @@ def test_tasks_are_ranked_each_for_itself():
     expected = torch.stack([centred_ranks(row) for row in values])
     assert torch.equal(centred_ranks(values), expected)
     assert torch.equal(centred_ranks(values.unsqueeze(1)).squeeze(1), expected)
-
-
-def test_gaps_see_the_size_of_a_failure_and_no_more_of_an_infinite_one_than_of_a_great_one():
-    values = torch.tensor([[0.95, 0.95, 0.95, 1.95], [0.95, 0.95, 0.95, 1.05], [0.95, 0.95, 0.95, math.nan]])
-    gaps = centred_gaps(values)
-    assert gaps[:, :3].abs().max() == 0
-    assert gaps[:, 3].tolist() == pytest.approx([math.log(2), math.log(1.1), 2.0])
-    assert centred_gaps(torch.tensor([math.inf, 1e30, 1.0])).tolist() == pytest.approx([2.0, 0.0, -2.0])
-
-
-def test_gaps_of_a_population_that_diverged_are_no_numbers_to_follow():
-    assert centred_gaps(torch.tensor([math.inf, math.nan, math.inf])).tolist() == [0.0, 0.0, 0.0]
 
 
 POPULATIONS = st.lists(

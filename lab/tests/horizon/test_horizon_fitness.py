@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from mlrsnet_lab.horizon.fitness import FITNESS, calibrated_loss, error, loss
+from mlrsnet_lab.horizon.fitness import FITNESS, calibrated_loss, loss
 
 
 def make(seed=0, members=3, examples=40, classes=5, skill=1.0, scale=2.0, positions=()):
@@ -52,7 +52,9 @@ def test_a_network_that_is_as_sure_as_it_is_right_has_nothing_to_gain(right):
 @given(st.integers(0, 1000), st.floats(0.2, 5))
 def test_a_networks_confidence_does_not_matter(seed, factor):
     outputs, targets = make(seed, skill=2.0, scale=1.0)
-    assume((outputs.argmax(-1) != targets).any(-1).all())  # one that is always right would want to be surer than any temperature
+    assume(
+        (outputs.argmax(-1) != targets).any(-1).all()
+    )  # one that is always right would want to be surer than any temperature
     torch.testing.assert_close(
         calibrated_loss(factor * outputs, targets), calibrated_loss(outputs, targets), rtol=2e-6, atol=2e-7
     )
@@ -130,34 +132,3 @@ def test_members_may_have_different_numbers_of_classes():
     found = calibrated_loss(mixed, targets)
     torch.testing.assert_close(found[:1], calibrated_loss(outputs[:1, :, :3], targets[:1]), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(found[1:], calibrated_loss(outputs[1:], targets[1:]), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("positions", [(), (6,)])
-def test_errors_are_counted(positions):
-    outputs, targets = make(positions=positions)
-    for member in range(3):
-        pairs = zip(outputs[member].flatten(0, -2).tolist(), targets[member].flatten().tolist(), strict=True)
-        wrong = [values.index(max(values)) != target for values, target in pairs]
-        assert float(error(outputs, targets)[member]) == pytest.approx(sum(wrong) / len(wrong), rel=1e-6)
-
-
-def test_an_error_is_the_same_at_every_temperature():
-    outputs, targets = make()
-    assert torch.equal(error(outputs / 7, targets), error(outputs, targets))
-
-
-@pytest.mark.parametrize("name", FITNESS)
-def test_half_precision_outputs_are_judged_in_single_and_double_ones_in_double(name):
-    outputs, targets = make()
-    found = FITNESS[name](outputs.bfloat16(), targets)
-    assert found.dtype == torch.float32
-    assert FITNESS[name](outputs, targets).dtype == (torch.float32 if name == "error" else torch.float64)
-    assert torch.equal(found, FITNESS[name](outputs.bfloat16().float(), targets))
-
-
-def test_a_training_that_diverged_is_never_right():
-    outputs = torch.zeros(2, 4, 3)
-    outputs[1] = torch.nan
-    found = error(outputs, torch.zeros(2, 4, dtype=torch.long))
-    assert found[0] == 0
-    assert found[1].isnan()

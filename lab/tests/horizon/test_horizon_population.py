@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 from trainings import (
     BATCH,
     CLASSES,
@@ -27,10 +26,8 @@ from trainings import (
 
 from mlrsnet_lab.distributions import LARGE_NETWORKS, SMALL_NETWORKS
 from mlrsnet_lab.horizon import Compute, Data, Task
-from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.population import CHUNK, Population
-from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
 
 # The main proof: a population is as many trainings
@@ -91,7 +88,7 @@ def test_members_of_a_task_begin_with_the_same_weights_and_see_the_same_batches(
 def test_the_fitness_is_that_of_the_outputs_member_by_member():
     tasks = make_tasks(make_data(), linear)
     population = Population(tasks[0], 2, 3, table(tasks), Compute(precision="fp64"))
-    trained = Training(population, tasks, lambda outputs, targets: outputs.flatten(1).sum(1) + targets.sum(1)).run()
+    trained = population.train(tasks, lambda outputs, targets: outputs.flatten(1).sum(1) + targets.sum(1))
     outputs, targets = population.evaluate(tasks)
     assert trained.fitness.tolist() == pytest.approx((outputs.flatten(1).sum(1) + targets.sum(1)).tolist())
 
@@ -226,52 +223,6 @@ def test_single_precision_trains_nearly_as_double():
     torch.testing.assert_close(single["losses"].double(), double["losses"], rtol=1e-3, atol=1e-3)
 
 
-def test_half_precision_trains_nearly_as_single():
-    """bf16 rounds by 0.4 %; ten times that is allowed."""
-    tasks = make_tasks(make_data(), linear)
-    _, single = train_together(tasks, table(tasks, dtype=torch.float32), "fp32")
-    population, half = train_together(tasks, table(tasks, dtype=torch.float32), "bf16")
-    assert population.models.rows.weights.dtype == half["losses"].dtype == half["outputs"].dtype == torch.float32
-    assert not torch.equal(half["losses"], single["losses"])
-    torch.testing.assert_close(half["losses"], single["losses"], rtol=0.05, atol=0.05)
-
-
-def autocast_training(task, lr):
-    """One model in plain PyTorch under autocast: its losses, and its buffers."""
-    torch.manual_seed(task.seed)
-    model = task.model(task.data)
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=lr), []
-    for indices in Batches(task).take(task.total_steps)[0]:
-        with torch.autocast("cpu", torch.bfloat16):
-            outputs = model(task.data.inputs[indices])
-        loss = functional.cross_entropy(outputs.float(), task.data.targets[indices])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return torch.stack(losses), dict(model.named_buffers())
-
-
-def instance_norm(data):
-    norm = nn.InstanceNorm2d(4, affine=True, track_running_stats=True)
-    return nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), norm, nn.Tanh(), nn.Flatten(), nn.Linear(36, CLASSES))
-
-
-@pytest.mark.parametrize(
-    ("kind", "model"), [NETWORKS["batch-norm-1d"], NETWORKS["batch-norm-2d"], ("pictures", instance_norm)]
-)
-def test_norms_keep_single_statistics_in_half_precision_as_autocast_does(kind, model):
-    """Both round to bf16, by 0.4 %, but in kernels of their own: ten times that is allowed."""
-    task = Task(make_data(kind, dtype=torch.float32), model, 6, BATCH)
-    population, together = train_together([task], table([task], (0.1, 0.1, 0.1), dtype=torch.float32), "bf16")
-    losses, buffers = autocast_training(task, 0.1)
-    torch.testing.assert_close(together["losses"][0], losses, rtol=0.05, atol=0.05)
-    for name, buffer in buffers.items():
-        found = population.models.fixed[name][0]
-        assert found.dtype == buffer.dtype, name
-        torch.testing.assert_close(found, buffer, rtol=0.05, atol=0.05)
-
-
 def test_double_precision_is_kept_from_the_data_to_the_fitness():
     tasks = make_tasks(make_data(), linear, optimizer="adam")
     population, together = train_together(tasks, table(tasks))
@@ -300,7 +251,7 @@ def test_frozen_weights_stay_as_they_are_and_the_others_are_trained():
     population = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64"))
     population.begin([task])
     before = {name: value.clone() for name, value in (population.models.fixed | population.models.rows.views).items()}
-    Training(population, [task], mean_loss).run()
+    population.train([task], mean_loss)
     assert torch.equal(population.models.fixed["first.weight"], before["first.weight"])
     assert not torch.equal(population.models.rows.views["second.weight"], before["second.weight"])
 
@@ -308,5 +259,5 @@ def test_frozen_weights_stay_as_they_are_and_the_others_are_trained():
 def test_an_unknown_precision_is_named():
     data = Data(torch.randn(40, 6), torch.arange(40) % 4)
     task = Task(data, lambda data: nn.Linear(6, 4), 9, 8)
-    with pytest.raises(ValueError, match="precision must be one of fp32, bf16, fp64; got 'fp16'"):
+    with pytest.raises(ValueError, match="precision must be one of fp32, fp64; got 'fp16'"):
         Population(task, 1, 1, table([task]), Compute(precision="fp16"))

@@ -429,10 +429,9 @@ def test_text_is_sampled_too():
         ({"horizons": (0, 3)}, "each of horizons must be a whole number >= 1, got 0"),
         ({"horizons": 5}, r"horizons must be \(smallest, largest\), got 5"),
         ({"label_smoothings": ()}, "label_smoothings must be a list of one or more"),
-        ({"optimizers": (None,)}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
-        ({"models": ["mlp"]}, "each of models must be a function of the data that returns a network, got 'mlp'"),
-        ({"batch_sizes": (0,)}, "each of batch_sizes must be a whole number >= 1, got 0"),
-        ({"num_classes": (1,)}, "each of num_classes must be a whole number >= 2, got 1"),
+        ({"optimizers": (None,)}, "optimizer must be one of sgd, sgdm, adam, adamw; got None"),
+        ({"batch_sizes": (0,)}, "batch_size must be a whole number >= 1, got 0"),
+        ({"num_classes": (1,), "val_size": 1, "batch_sizes": (1,)}, "classes must be two or more different classes"),
         ({"horizons": (1, 2, 3)}, r"horizons must be \(smallest, largest\), got \(1, 2, 3\)"),
         ({"train_sizes": (40, 10)}, r"train_sizes must be \(smallest, largest\), got \(40, 10\)"),
         ({"val_size": 0}, "val_size must be a whole number >= 1, got 0"),
@@ -441,7 +440,7 @@ def test_text_is_sampled_too():
 )
 def test_a_sampler_that_could_not_draw_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
-        make_sampler(**options)
+        make_sampler(**options).sample(0, 3)
 
 
 def test_data_too_small_for_the_held_out_examples_is_told_by_name():
@@ -495,7 +494,7 @@ def test_a_sampler_of_ones_own_can_be_learned_from(sampler):
             {"train": torch.arange(20), "val": torch.arange(20, 30), "classes": [0, 1]},
             r"train must be examples of the classes \[0, 1\], got some of other classes",
         ),
-        ({"optimizer": None}, "optimizer must be one of sgd, sgdm, adam, adamw or a frozen dataclass .* got None"),
+        ({"optimizer": None}, "optimizer must be one of sgd, sgdm, adam, adamw; got None"),
     ],
 )
 def test_examples_that_do_not_fit_the_task_are_refused(options, told):
@@ -534,14 +533,6 @@ def test_a_sampler_for_other_data_does_not_draw_from_the_first_ones():
     other = Data(torch.randn(100, 4), torch.arange(100) // 50)
     for task in replace(sampler, data=[other]).sample(0, 2):
         assert task.data is other
-
-
-@pytest.mark.parametrize(("part", "steps"), [(1.0, 8), (0.25, 2), (0.01, 1)])
-def test_a_training_may_be_judged_before_its_end(part, steps):
-    task = make_task(total_steps=8, judged_after=part)
-    assert (task.steps, task.total_steps) == (steps, 8)
-    with pytest.raises(ValueError, match=r"judged_after must be in \(0, 1\], a share of total_steps, got 2"):
-        make_task(judged_after=2)
 
 
 # mixtures

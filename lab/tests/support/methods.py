@@ -86,9 +86,7 @@ class Small:
 
     def train(self, alpha, steps=6, **options):
         self.model.load_state_dict(self.start)
-        groups = [{"params": [p]} for p in self.model.parameters()]
-        groups[0]["lr"] = 2 * alpha
-        optimizer = RTHO(groups, lr=alpha, hyper_lr=0.0, **options)
+        optimizer = RTHO(self.model.parameters(), lr=alpha, hyper_lr=0.0, **options)
         for step in range(steps):
             optimizer.step(lambda batch=step: self.loss(batch), lambda: self.loss(7))
         return optimizer

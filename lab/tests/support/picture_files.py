@@ -1,8 +1,5 @@
 """Files and folders of pictures for the tests of tasks."""
 
-import io
-import tarfile
-
 import numpy as np
 from PIL import Image
 
@@ -36,19 +33,3 @@ def draw_folder(folder, classes=("cat", "dog"), count=6, parts=("train", "test")
                 pixels = random.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / part / name / f"{number}.png")
     return folder
-
-
-def draw_shards(folder, out, of):
-    """The pictures of a folder as tar files of so many each, in an order of their own."""
-    classes = sorted(path.name for path in (folder / "train").iterdir())
-    for part in (path.name for path in folder.iterdir()):
-        (out / part).mkdir(parents=True)
-        pictures = sorted(folder.glob(f"{part}/*/*"), key=lambda path: path.read_bytes())
-        for first in range(0, len(pictures), of):
-            with tarfile.open(out / part / f"{first:04}.tar", "w") as file:
-                for path in pictures[first : first + of]:
-                    file.add(path, f"{path.parent.name}-{path.name}")
-                    label = tarfile.TarInfo(f"{path.parent.name}-{path.stem}.cls")
-                    label.size = 1
-                    file.addfile(label, io.BytesIO(str(classes.index(path.parent.name)).encode()))
-    return out

@@ -15,7 +15,6 @@ from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.population import Population
-from mlrsnet_lab.horizon.training import Training
 
 STEPS, BATCH, CLASSES, LENGTH = 15, 8, 5, 6
 PEAKS = (0.3, 0.05, 0.8)
@@ -188,7 +187,7 @@ def results(population, tasks):
         seen.extend((outputs, targets))
         return mean_loss(outputs, targets)
 
-    trained = Training(population, tasks, fitness).run()
+    trained = population.train(tasks, fitness)
     weights = {name: view.detach().clone() for name, view in population.models.rows.views.items()}
     buffers = {name: buffer.clone() for name, buffer in population.models.fixed.items()}
     outputs, targets = seen

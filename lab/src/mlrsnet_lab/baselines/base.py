@@ -1,6 +1,6 @@
-"""What the baselines share: argument checks, sums over all groups, and skipped steps.
+"""What the baselines share: argument checks, sums over all parameters, and skipped steps.
 
-They compute on lists of tensors, one per parameter of a group. Torch's `_foreach_` functions run such a list in a few
+They compute on lists of tensors, one per parameter. Torch's `_foreach_` functions run such a list in a few
 kernels if device, type and layout are the same, otherwise in one kernel per tensor. They do not accept empty lists.
 """
 
@@ -16,61 +16,50 @@ from mlrsnet_lab import checks
 Rule = Callable[[str, Any], Any]
 """Takes an argument's name and value. Returns the value to store, or raises an error that names both and the rule."""
 Tensors = list[Tensor] | tuple[Tensor, ...]
-"""One tensor per parameter of a group."""
+"""One tensor per parameter."""
 States = Sequence[dict[str, Any]]
 """The optimizer's state of each of these parameters."""
 
 
 class Baseline(Optimizer):
-    """An optimizer that finds its own LR. Everything it remembers is in `state` and `param_groups`.
+    """An optimizer that finds its own LR, one for all parameters. Everything it remembers is in `state` and in its one group.
 
-    `rules` has its arguments and how to check them. A group may have its own value of each, except of those in `shared`.
+    `rules` has its arguments and how to check them; `found` what it has found before the first step, in the group too.
     """
 
     rules: ClassVar[Mapping[str, Rule]]
-    shared: ClassVar[tuple[str, ...]] = ()
+    found: ClassVar[Mapping[str, Any]] = {"hypergradient": None}
     _has_warned = False  # on the class, because a copy or a pickle of an optimizer keeps no other attributes
 
+    def __init__(self, params: Any, **settings: Any) -> None:
+        super().__init__(params, {**settings, **self.found})
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """The one group."""
+        return self.param_groups[0]
+
+    @property
+    def last_hypergradient(self) -> float | None:
+        """The slope of a loss over the LR, as of the last step: positive if a smaller LR had been better. None before there is one.
+
+        HD: of the training loss, -g_{t+1} . d_t. RTHO: of the validation loss, grad E(w_t) . Z_t. L4 has none.
+        """
+        return self.group.get("hypergradient")
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters. Settings that the group does not give are as in the other groups."""
-        if isinstance(param_group, dict):
-            common = self.param_groups[0] if self.param_groups else self.defaults
-            given = {**self.defaults, **{name: common[name] for name in self.shared}, **param_group}
-            checked = {name: rule(name, given[name]) for name, rule in self.rules.items()}
-            for name in self.shared:
-                if name in self.rules and checked[name] != common[name]:
-                    raise ValueError(
-                        f"{name} must be the same in all parameter groups, got {checked[name]!r} beside {common[name]!r}: "
-                        "give it to the optimizer, not to a group"
-                    )
-            param_group = given | checked
-        super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
-            if not parameter.is_floating_point():
-                del self.param_groups[-1]
-                raise TypeError(f"parameters must be real floating-point tensors, got {parameter.dtype}")
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a saved state of the same kind of optimizer."""
-        if not {"state", "param_groups"} <= state_dict.keys():
+        """Take the parameters, and check the settings."""
+        if self.param_groups:
+            name = type(self).__name__
             raise ValueError(
-                f"state_dict must be that of a {type(self).__name__}, got keys {sorted(state_dict)}: pass optimizer.state_dict()"
+                f"{name} must have one parameter group, because it finds one LR, got another: pass all at once"
             )
-        for group in state_dict["param_groups"]:
-            absent = [name for name in self.rules if name not in group]
-            if absent:
-                raise ValueError(
-                    f"state_dict must be that of a {type(self).__name__}, got one whose groups have no {absent[0]!r}"
-                )
-        super().load_state_dict(state_dict)
-
-    def _ratios(self) -> tuple[dict[str, Any], list[float]]:
-        """The group whose LR is alpha, the first one with an LR that is not 0, and the initial ratio of every group's LR to it."""
-        for group in self.param_groups:
-            group["initial_lr"] = float(group.get("initial_lr", group["lr"]))
-        lrs = [group["initial_lr"] for group in self.param_groups]
-        place = next((place for place, lr in enumerate(lrs) if lr), 0)
-        return self.param_groups[place], [lr / lrs[place] if lrs[place] else 1.0 for lr in lrs]
+        super().add_param_group(param_group)
+        for name, rule in self.rules.items():
+            self.group[name] = rule(name, self.group[name])
+        for parameter in self.group["params"]:
+            if not parameter.is_floating_point():
+                raise TypeError(f"parameters must be real floating-point tensors, got {parameter.dtype}")
 
     def _skip(self, what: str) -> None:
         """Warn, once, that a step was skipped."""

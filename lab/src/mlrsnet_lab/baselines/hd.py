@@ -11,13 +11,10 @@ So the next step's gradient says whether the last step was too long. With beta f
     alpha_{t+1} = alpha_t + beta g_{t+1} . d_t        w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
 The choice of d makes this SGD-HD, SGDN-HD or Adam-HD. Weight decay is part of g. As in the paper, alpha may become negative.
-
-With several parameter groups, alpha is the LR of the first group whose LR is not 0. All groups keep the ratios r_i of their
-initial LRs to it, and the inner product is the sum of r_i g . d over the groups.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -34,7 +31,6 @@ from mlrsnet_lab.baselines.base import (
     flag,
     lr,
     lr_of,
-    number,
     recall,
     remember,
     with_gradients,
@@ -42,49 +38,28 @@ from mlrsnet_lab.baselines.base import (
 
 
 class HypergradientDescent(Baseline):
-    """Base class. `_directions` gives d_t for a group's parameters, and advances their state."""
+    """Base class. `_directions` gives d_t, and advances the parameters' state."""
 
-    shared = ("hyper_lr", "hypergradient")
-
-    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
+    def _directions(self, gradients: Tensors, states: States) -> Tensors:
         raise NotImplementedError
 
-    @property
-    def last_hypergradient(self) -> float | None:
-        """-g_{t+1} . d_t as of the last step. Positive: the step before was too long. None before the first step."""
-        found: float | None = self.param_groups[0]["hypergradient"]
-        return found
-
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """Adapt the LR to the gradients in `.grad`, then take a step. `closure` computes a loss and its gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-            if not math.isfinite(number("the closure's loss", loss)):
-                self._skip("a loss")
-                return loss
-        reference, ratios = self._ratios()
-        found = [with_gradients(group) for group in self.param_groups]
-        slope = -sum(
-            ratio * dot(zip(grads, self._last_directions(parameters, grads), strict=True))
-            for ratio, (parameters, grads) in zip(ratios, found, strict=True)
-        )
+    def step(self) -> None:  # type: ignore[override]
+        """Adapt the LR to the gradients in `.grad`, then take a step."""
+        group = self.group
+        parameters, gradients = with_gradients(group)
+        slope = -dot(zip(gradients, self._last_directions(parameters, gradients), strict=True))
         if not math.isfinite(slope):
             self._skip("a gradient")
-            return loss
-        alpha = lr_of(reference) - reference["hyper_lr"] * slope
-        for group, ratio, (parameters, grads) in zip(self.param_groups, ratios, found, strict=True):
-            group["lr"], group["hypergradient"] = ratio * alpha, slope
-            for p in group["params"]:
-                if p.grad is None:  # it does not move in this step
-                    self.state.get(p, {}).pop("direction", None)
-            if parameters:
-                states = [self.state[p] for p in parameters]
-                directions = remember(states, "direction", self._directions(grads, states, group))
-                torch._foreach_add_(parameters, directions, alpha=-group["lr"])
-        return loss
+            return
+        group["lr"], group["hypergradient"] = lr_of(group) - group["hyper_lr"] * slope, slope
+        for p in group["params"]:
+            if p.grad is None:  # it does not move in this step
+                self.state.get(p, {}).pop("direction", None)
+        if parameters:
+            states = [self.state[p] for p in parameters]
+            directions = remember(states, "direction", self._directions(gradients, states))
+            torch._foreach_add_(parameters, directions, alpha=-group["lr"])
 
     def _last_directions(self, parameters: Tensors, gradients: Tensors) -> Tensors:
         """d_t. Zeros before the first step: their product with a gradient that is not finite is not finite either."""
@@ -103,7 +78,7 @@ class HDSGD(HypergradientDescent):
         w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
     Args:
-        params: parameters or groups of them.
+        params: parameters.
         lr: the initial alpha.
         hyper_lr: beta. The MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
         momentum: mu.
@@ -138,33 +113,20 @@ class HDSGD(HypergradientDescent):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "momentum": momentum,
-                "nesterov": nesterov,
-                "weight_decay": weight_decay,
-                "hypergradient": None,
-            },
+            params, lr=lr, hyper_lr=hyper_lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay
         )
+        if nesterov and not momentum:
+            raise ValueError(f"momentum must be > 0 with nesterov=True, got {momentum!r}")
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters. Settings that the group does not give are as in the other groups."""
-        given = self.defaults | param_group if isinstance(param_group, dict) else self.defaults
-        if given["nesterov"] is True and not given["momentum"]:
-            raise ValueError(f"momentum must be > 0 with nesterov=True, got {given['momentum']!r}")
-        super().add_param_group(param_group)
-
-    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
-        mu = group["momentum"]
+    def _directions(self, gradients: Tensors, states: States) -> Tensors:
+        mu = self.group["momentum"]
         if not mu:
             return torch._foreach_mul(
                 gradients, 1.0
             )  # copies, because the next backward() may write into the gradients
         v = torch._foreach_add(gradients, recall(states, "momentum", gradients), alpha=mu)
         remember(states, "momentum", v)
-        return torch._foreach_add(gradients, v, alpha=mu) if group["nesterov"] else v
+        return torch._foreach_add(gradients, v, alpha=mu) if self.group["nesterov"] else v
 
 
 class HDAdam(HypergradientDescent):
@@ -177,7 +139,7 @@ class HDAdam(HypergradientDescent):
         w_{t+1} = w_t - alpha_{t+1} d_{t+1}
 
     Args:
-        params: parameters or groups of them.
+        params: parameters.
         lr: the initial alpha.
         hyper_lr: beta; 1e-7 to 1e-8 in the paper. 0 is plain Adam.
         betas: decays of the two averages. The MLR-SNet paper has beta1 = 0 for text.
@@ -211,17 +173,7 @@ class HDAdam(HypergradientDescent):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "hypergradient": None,
-            },
-        )
+        super().__init__(params, lr=lr, hyper_lr=hyper_lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def _directions(self, gradients: Tensors, states: States, group: dict[str, Any]) -> Tensors:
-        return adam(states, gradients, group["betas"], group["eps"])[1]
+    def _directions(self, gradients: Tensors, states: States) -> Tensors:
+        return adam(states, gradients, self.group["betas"], self.group["eps"])[1]

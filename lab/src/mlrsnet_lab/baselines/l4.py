@@ -11,12 +11,11 @@ seems attainable. Their Algorithm 1, with an estimate g of the gradient, the dir
 L4Mom has g = v = m; L4Adam has g = m and v = m / (sqrt(s) + eps_adam). m and s are averages of the gradient and of its
 square with time scales 10 and 1000 (decays 1 - 1/10 and 1 - 1/1000), corrected for their start at 0 as in Adam.
 
-Weight decay is part of the objective: weight_decay w is added to the gradient and weight_decay |w|^2 / 2 to the loss. With
-several parameter groups there is one eta, and g . v is summed over all of them.
+Weight decay is part of the objective: weight_decay w is added to the gradient and weight_decay |w|^2 / 2 to the loss.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -49,7 +48,7 @@ class L4(Baseline):
         L_min <- (1 + 1/tau) L_min, after L_min <- gamma_0 L in the first step and min(L_min, L) in later ones
 
     Args:
-        params: parameters or groups of them.
+        params: parameters.
         form: "momentum" (L4Mom) or "adam" (L4Adam).
         fraction: alpha, the share of the gap that a step should close. The MLR-SNet paper searches 0.1 to 0.005 for text.
         target: gamma; gamma L_min is the loss that seems attainable.
@@ -64,12 +63,12 @@ class L4(Baseline):
     >>> optimizer = L4([w])
     >>> loss = (w**2).sum()
     >>> loss.backward()
-    >>> _ = optimizer.step(loss)
+    >>> optimizer.step(loss)
     >>> optimizer.param_groups[0]["lr"]  # 0.15 (4 - 0.9 * 0.75 * 4) / 4^2
     0.0121...
     """
 
-    shared = ("form", "fraction", "target", "initial_target", "forget_steps", "eps", "min_loss", "lr")
+    found: ClassVar[Mapping[str, Any]] = {"lr": 0.0, "min_loss": None}
     rules: ClassVar[Mapping[str, Rule]] = {
         "form": lambda name, value: checks.one_of(name, value, FORMS),
         "fraction": checks.positive,
@@ -97,79 +96,43 @@ class L4(Baseline):
     ) -> None:
         super().__init__(
             params,
-            {
-                "form": form,
-                "fraction": fraction,
-                "target": target,
-                "initial_target": initial_target,
-                "forget_steps": forget_steps,
-                "eps": eps,
-                "betas": betas,
-                "adam_eps": adam_eps,
-                "weight_decay": weight_decay,
-                "lr": 0.0,
-                "min_loss": None,
-            },
+            form=form,
+            fraction=fraction,
+            target=target,
+            initial_target=initial_target,
+            forget_steps=forget_steps,
+            eps=eps,
+            betas=betas,
+            adam_eps=adam_eps,
+            weight_decay=weight_decay,
         )
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters. They share the step size and L_min with the other groups."""
-        if isinstance(param_group, dict) and "lr" in param_group:
-            raise ValueError(f"lr must not be given, got {param_group['lr']!r}: L4 computes it from the loss")
-        super().add_param_group(param_group)
 
     @torch.no_grad()
-    def step(  # type: ignore[override]
-        self, loss: Tensor | float | Callable[[], Any] | None = None, *, closure: Callable[[], Any] | None = None
-    ) -> Any:
-        """Take a step along the gradients in `.grad`, as long as the loss of the same batch says.
-
-        Args:
-            loss: the batch's loss, or a closure that computes it and its gradients and returns it.
-            closure: the same closure, under torch's name.
-        """
-        if (loss is None) == (closure is None):
-            raise TypeError(
-                "L4 computes the step from one loss: call step(loss) after loss.backward(), or step(closure)"
-            )
-        loss = closure if loss is None else loss
-        if callable(loss) and not isinstance(loss, Tensor):
-            with torch.enable_grad():
-                loss = loss()
-        found = [(group, *with_gradients(group)) for group in self.param_groups]
-        L = number("the loss", loss) + sum(
-            group["weight_decay"] / 2 * dot((p, p) for p in parameters)
-            for group, parameters, _ in found
-            if group["weight_decay"]
-        )
-        if not math.isfinite(L) or not math.isfinite(dot((g, g) for _, _, grads in found for g in grads)):
+    def step(self, loss: Tensor | float) -> None:  # type: ignore[override]
+        """Take a step along the gradients in `.grad`, as long as the loss of the same batch says."""
+        group = self.group
+        parameters, gradients = with_gradients(group)
+        L = number("the loss", loss)
+        if group["weight_decay"]:
+            L += group["weight_decay"] / 2 * dot((p, p) for p in parameters)
+        if not math.isfinite(L) or not math.isfinite(dot((g, g) for g in gradients)):
             self._skip("a loss or a gradient")
-            return loss
+            return
         if L < 0:
             raise ValueError(
                 f"the loss must be >= 0 for L4, got {L}: L4 assumes that no loss is below 0; add a constant"
             )
-        if not any(parameters for _, parameters, _ in found):
+        if not parameters:
             raise RuntimeError("no parameter has a gradient: call loss.backward() before step(loss)")
-        common = self.param_groups[0]
-        alpha, gamma, tau = common["fraction"], common["target"], common["forget_steps"]
-        L_min = common["initial_target"] * L if common["min_loss"] is None else min(common["min_loss"], L)
-        moves = [
-            (parameters, *self._estimates(grads, [self.state[p] for p in parameters], group))
-            for group, parameters, grads in found
-            if parameters
-        ]
-        g_dot_v = dot(pair for _, g, v in moves for pair in zip(g, v, strict=True))
-        eta = alpha * (L - gamma * L_min) / (g_dot_v + common["eps"])
-        for parameters, _, v in moves:
-            torch._foreach_add_(parameters, v, alpha=-eta)
-        for group in self.param_groups:
-            group["lr"], group["min_loss"] = eta, (1 + 1 / tau) * L_min
-        return loss
+        L_min = group["initial_target"] * L if group["min_loss"] is None else min(group["min_loss"], L)
+        g, v = self._estimates(gradients, [self.state[p] for p in parameters])
+        eta = group["fraction"] * (L - group["target"] * L_min) / (dot(zip(g, v, strict=True)) + group["eps"])
+        torch._foreach_add_(parameters, v, alpha=-eta)
+        group["lr"], group["min_loss"] = eta, (1 + 1 / group["forget_steps"]) * L_min
 
-    def _estimates(self, gradients: Tensors, states: States, group: dict[str, Any]) -> tuple[Tensors, Tensors]:
-        """g and v of a group's parameters: m and m, or m and Adam's direction."""
-        if group["form"] == "adam":
-            return adam(states, gradients, group["betas"], group["adam_eps"])
-        m = first_moment(states, gradients, group["betas"][0])
+    def _estimates(self, gradients: Tensors, states: States) -> tuple[Tensors, Tensors]:
+        """g and v: m and m, or m and Adam's direction."""
+        if self.group["form"] == "adam":
+            return adam(states, gradients, self.group["betas"], self.group["adam_eps"])
+        m = first_moment(states, gradients, self.group["betas"][0])
         return m, m

@@ -14,8 +14,7 @@ the validation loss E and beta for `hyper_lr`, before each step:
 
     alpha <- max(0, alpha - beta grad E(w_t) . Z_t)
 
-H Z is a backward pass through the backward pass; no Hessian is computed. With several parameter groups, alpha is the LR of
-the first group whose LR is not 0; the others keep the ratios of their initial LRs to it.
+H Z is a backward pass through the backward pass; no Hessian is computed.
 """
 
 import math
@@ -63,7 +62,7 @@ class RTHO(Baseline):
     0, and only `train_closure` is called.
 
     Args:
-        params: parameters or groups of them.
+        params: parameters.
         lr: the initial alpha.
         hyper_lr: beta. The MLR-SNet paper searches 1e-3 to 1e-7 for pictures and 1 to 0.05 for text. 0 is plain SGD.
         momentum: mu.
@@ -78,7 +77,6 @@ class RTHO(Baseline):
     0.132
     """
 
-    shared = ("hyper_lr", "clip_norm", "hypergradient")
     rules: ClassVar[Mapping[str, Rule]] = {
         "lr": lr,
         "hyper_lr": checks.not_negative,
@@ -97,22 +95,8 @@ class RTHO(Baseline):
         clip_norm: float | None = None,
     ) -> None:
         super().__init__(
-            params,
-            {
-                "lr": lr,
-                "hyper_lr": hyper_lr,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "clip_norm": clip_norm,
-                "hypergradient": None,
-            },
+            params, lr=lr, hyper_lr=hyper_lr, momentum=momentum, weight_decay=weight_decay, clip_norm=clip_norm
         )
-
-    @property
-    def last_hypergradient(self) -> float | None:
-        """grad E(w_t) . Z_t as of the last step. Positive: the LR was lowered. None before the second step."""
-        found: float | None = self.param_groups[0]["hypergradient"]
-        return found
 
     def hypergradient(self, val_closure: Closure) -> float:
         """dE / d alpha through the whole training so far, at the current weights: grad E(w_t) . Z_t."""
@@ -127,32 +111,30 @@ class RTHO(Baseline):
         for name, closure in (("train_closure", train_closure), ("val_closure", val_closure)):
             if not callable(closure):
                 raise TypeError(f"{name} must be a function that returns a loss with its graph, got {closure!r}")
-        reference, ratios = self._ratios()
-        alpha, slope = lr_of(reference), None
+        group = self.group
+        alpha, slope = lr_of(group), None
         if any("sensitivity" in state for state in self.state.values()):
             slope = self.hypergradient(val_closure)
-            alpha = max(0.0, alpha - reference["hyper_lr"] * slope) if math.isfinite(slope) else alpha
-        loss, parameters, found, curved = self._derivatives(train_closure)
-        if reference["clip_norm"] is not None:
-            found, curved = clipped(found, curved, reference["clip_norm"])
-        if not math.isfinite(float(loss)) or not math.isfinite(dot((g, g) for g in found)):
+            alpha = max(0.0, alpha - group["hyper_lr"] * slope) if math.isfinite(slope) else alpha
+        loss, parameters, gradients, curved = self._derivatives(train_closure)
+        if group["clip_norm"] is not None:
+            gradients, curved = clipped(gradients, curved, group["clip_norm"])
+        if not math.isfinite(float(loss)) or not math.isfinite(dot((g, g) for g in gradients)):
             self._skip("a training loss or its gradient")
             return loss
         if slope is not None and not math.isfinite(slope):
             self._forget()
-            curved = [torch.zeros_like(g) for g in found]
-        gradient, hessian_z = dict(zip(parameters, found, strict=True)), dict(zip(parameters, curved, strict=True))
-        for group, ratio in zip(self.param_groups, ratios, strict=True):
-            group["lr"], group["hypergradient"] = ratio * alpha, slope
-            moving = [p for p in group["params"] if p in gradient]
-            if moving:
-                self._move(moving, [gradient[p] for p in moving], [hessian_z[p] for p in moving], group, ratio)
+            curved = [torch.zeros_like(g) for g in gradients]
+        group["lr"], group["hypergradient"] = alpha, slope
+        if parameters:
+            self._move(parameters, gradients, curved)
         return loss
 
     @torch.no_grad()
-    def _move(self, w: Tensors, gradients: Tensors, curved: Tensors, group: dict[str, Any], ratio: float) -> None:
-        """Advance v, Y, Z and w of a group's parameters by one step. `curved` is H Z; the group's LR is ratio * alpha."""
-        mu, wd, states = group["momentum"], group["weight_decay"], [self.state[p] for p in w]
+    def _move(self, w: Tensors, gradients: Tensors, curved: Tensors) -> None:
+        """Advance v, Y, Z and w by one step. `curved` is H Z."""
+        mu, wd, alpha = (self.group[name] for name in ("momentum", "weight_decay", "lr"))
+        states = [self.state[p] for p in w]
         Z: Tensors = recall(states, "sensitivity", w)
         v, Y = with_decay(w, gradients, wd), with_decay(Z, curved, wd)
         if mu:
@@ -160,10 +142,10 @@ class RTHO(Baseline):
             Y = torch._foreach_add(Y, recall(states, "momentum_sensitivity", Y), alpha=mu)
             remember(states, "momentum", v)
             remember(states, "momentum_sensitivity", Y)
-        torch._foreach_sub_(Z, v, alpha=ratio)  # in place, because a captured CUDA graph reads this memory
-        torch._foreach_sub_(Z, Y, alpha=group["lr"])
+        torch._foreach_sub_(Z, v)  # in place, because a captured CUDA graph reads this memory
+        torch._foreach_sub_(Z, Y, alpha=alpha)
         remember(states, "sensitivity", Z)
-        torch._foreach_sub_(w, v, alpha=group["lr"])
+        torch._foreach_sub_(w, v, alpha=alpha)
 
     def _val_gradients(self, closure: Closure, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
         """Gradients of the validation loss. Does not wait for the device, so that a CUDA graph can capture it."""
@@ -195,7 +177,7 @@ class RTHO(Baseline):
         return [torch.zeros_like(p) if hz is None else hz for p, hz in zip(parameters, found, strict=True)]
 
     def _trained(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        return [p for p in self.group["params"] if p.requires_grad]
 
     def _forget(self) -> None:
         """Reset Y and Z to 0, in place: in an unstable training they grow without bound."""

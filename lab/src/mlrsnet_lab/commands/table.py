@@ -14,7 +14,7 @@ from mlrsnet_lab.table.columns import Sizing, grid
 from mlrsnet_lab.table.compare import compare
 from mlrsnet_lab.table.file import TrainingTable, merged
 from mlrsnet_lab.table.fill import OnRow, fill
-from mlrsnet_lab.table.kinds import FAMILIES, ROWS, Kind, draw
+from mlrsnet_lab.table.kinds import FAMILIES, Kind, draw
 
 
 def add(table: Parser) -> None:
@@ -51,7 +51,7 @@ def add(table: Parser) -> None:
 def _fill(arguments: argparse.Namespace) -> None:
     """Fill a table, with a line for each training."""
     asked = arguments.families.split(",") if arguments.families else FAMILIES
-    families = [checks.one_of("families", family, (*FAMILIES, ROWS)) for family in asked]
+    families = [checks.one_of("families", family, FAMILIES) for family in asked]
     numbers = range(arguments.first, arguments.first + checks.whole_number("rows", arguments.rows))
     kinds = [draw(number, horizons=tuple(arguments.horizons), families=families) for number in numbers]
     seconds = float("inf") if arguments.seconds is None else checks.positive("seconds", arguments.seconds)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mlrsnet_lab.datasets import arrays, corrupted, digits, image_folder, sets, snippets, tables, text, weather
-from mlrsnet_lab.datasets.examples import ExampleDataset, ExampleOptions, Examples
+from mlrsnet_lab.datasets.examples import ExampleDataset, Examples
 from mlrsnet_lab.datasets.image_folder import ImageFolder
 from mlrsnet_lab.datasets.images import ImageDataset, Pictures
-from mlrsnet_lab.datasets.options import FolderOptions, NoOptions, OwnOptions, PictureOptions, TextOptions, build
+from mlrsnet_lab.datasets.options import FolderOptions, FractionOptions, NoOptions, OwnOptions, PictureOptions, build
 from mlrsnet_lab.datasets.text import TextDataset
 
 __all__ = [
@@ -92,12 +92,12 @@ def _known() -> dict[str, Entry]:
         {"leaky": False, "overlap": False, "begin": 0.0, "generate": True},
     )
     for name, about in {"ptb": "Penn Treebank, newspaper text", "wikitext2": "WikiText-2, articles"}.items():
-        known[name] = Entry(f"{about}, by words", text.load_words, TextOptions)
-        known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, TextOptions)
-    known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, TextOptions)
+        known[name] = Entry(f"{about}, by words", text.load_words, FractionOptions)
+        known[f"{name}-chars"] = Entry(f"{about}, by characters", text.load_characters, FractionOptions)
+    known["tinyshakespeare"] = Entry("plays, by characters", text.load_shakespeare, FractionOptions)
     known["manual"] = Entry("the reference manual that comes with Python, by words", text.load_manual, NoOptions)
     for name, (about, read) in EXAMPLES.items():
-        known[name] = Entry(about, read, ExampleOptions)
+        known[name] = Entry(about, read, FractionOptions)
     known["imagenet"] = Entry(
         "photographs of 1,000 kinds of things, streamed from a folder", image_folder.load, fixed=STREAMED
     )

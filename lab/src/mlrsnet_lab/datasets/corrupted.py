@@ -17,7 +17,7 @@ from mlrsnet.files.untrusted import reason
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab import checks
 from mlrsnet_lab.datasets import arrays, corruptions, digits, download, sets, split
-from mlrsnet_lab.datasets.corruptions import CORRUPTIONS, SEVERITIES, Array
+from mlrsnet_lab.datasets.corruptions import CORRUPTIONS, PUBLISHED_ONLY, SEVERITIES, Array
 from mlrsnet_lab.datasets.images import ImageDataset, Pictures, Source, make
 from mlrsnet_lab.datasets.options import PictureOptions, yes_or_no
 from mlrsnet_lab.files.archives import load_array
@@ -48,7 +48,7 @@ class CorruptedOptions(PictureOptions):
     Args:
         corruption: one of the 15 of `CORRUPTIONS`; the paper trains one network on each.
         severity: 1 to 5; all five if None, as in the paper.
-        generate: make the pictures from CIFAR's test pictures if the published file is missing.
+        generate: make the pictures from CIFAR's test pictures if the published file is missing; not for `frost`.
     """
 
     corruption: str = "gaussian_noise"
@@ -68,7 +68,7 @@ def load(name: str, root: Path, options: CorruptedOptions) -> ImageDataset:
     base, files = name.removesuffix("-c"), find(name, root, options)
     clean = arrays.read(download.find(base, root), base)
     if files is None:
-        train = _generate(clean.test, root, options, kept=root / f"{PUBLISHED[base].folder}-generated")
+        train = _generate(clean.test, options, kept=root / f"{PUBLISHED[base].folder}-generated")
     else:
         train = _read(*files, clean.num_classes, options)
     note = "; ".join(filter(None, (_note(base, options, generated=files is None), sets.note(clean, sets.SETS[base]))))
@@ -81,18 +81,16 @@ def find(name: str, root: Path, options: CorruptedOptions) -> tuple[Path, Path] 
     folder = root / PUBLISHED[base].folder
     files = folder / f"{options.corruption}.npy", folder / "labels.npy"
     missing = [path.name for path in files if not path.is_file()]
-    if missing and not options.generate:
-        raise FileNotFoundError(_not_found(name, base, folder, files, missing))
+    if missing and not (options.generate and options.corruption != PUBLISHED_ONLY):
+        raise FileNotFoundError(_not_found(name, base, files, missing, options))
     download.find(base, root)
-    if missing and options.corruption == "frost":
-        corruptions.read_frost(root / "frost")
     return None if missing else files
 
 
 def load_digits(name: str, root: Path, options: CorruptedOptions) -> ImageDataset:
     """The same for digits, enlarged and in colour. Always generated, never downloaded."""
     clean = digits.colour(corruptions.SIDE)
-    return _task(name, clean, _generate(clean.test, root, options), options, _note("digits", options, generated=True))
+    return _task(name, clean, _generate(clean.test, options), options, _note("digits", options, generated=True))
 
 
 def _task(name: str, clean: Source, train: Pictures, options: CorruptedOptions, note: str) -> ImageDataset:
@@ -112,29 +110,30 @@ def _note(base: str, options: CorruptedOptions, generated: bool) -> str:
     )
 
 
-def _not_found(name: str, base: str, folder: Path, files: tuple[Path, Path], missing: list[str]) -> str:
-    return (
+def _not_found(name: str, base: str, files: tuple[Path, Path], missing: list[str], options: CorruptedOptions) -> str:
+    by_hand = (
         f"{name} was not found: put {' and '.join(path.name for path in files)} of {PUBLISHED[base].address} into "
-        f"{folder} (missing: {', '.join(missing)}); download it by hand, torchvision does not have it; or "
-        f"pass generate=True to make the pictures from {base}'s test pictures"
+        f"{files[0].parent} (missing: {', '.join(missing)}); download it by hand, torchvision does not have it"
     )
+    if options.corruption == PUBLISHED_ONLY:
+        return f"{by_hand}; frost cannot be generated, because it needs photographs"
+    return f"{by_hand}; or pass generate=True to make the pictures from {base}'s test pictures"
 
 
 def _severities(options: CorruptedOptions) -> list[int]:
     return [options.severity] if options.severity else list(range(1, SEVERITIES + 1))
 
 
-def _generate(clean: Pictures, root: Path, options: CorruptedOptions, kept: Path | None = None) -> Pictures:
+def _generate(clean: Pictures, options: CorruptedOptions, kept: Path | None = None) -> Pictures:
     """Corrupt the pictures, or read what an earlier call saved in `kept`, under a checksum of the clean pictures."""
     name, images = options.corruption, clean.images.numpy()
-    frost = corruptions.read_frost(root / "frost") if name == "frost" else ()
     blocks = []
     for severity in _severities(options):
         path = kept and kept / f"{name}-{severity}-{zlib.crc32(images.tobytes()):08x}.npy"
         if path is not None and path.is_file():
             blocks.append(torch.from_numpy(_open(path)))
             continue
-        made = corruptions.corrupt(images, name, severity, seed=SEED, frost=frost)
+        made = corruptions.corrupt(images, name, severity, seed=SEED)
         if path is not None:
             file = io.BytesIO()
             np.save(file, made)

@@ -2,25 +2,22 @@
 
 Constants and arithmetic are those of ImageNet-C/create_c/make_cifar_c.py in github.com/hendrycks/robustness, which made CIFAR-10-C.
 Random numbers are drawn differently, so the pictures are similar, not equal. Where that code does not do what it seems to, this
-module does the same as the published files: see `_glass_blur` and `FROST`.
+module does the same as the published files: see `_glass_blur`. `frost` needs photographs, which only the published files have.
 """
 
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlrsnet_lab import checks
 from mlrsnet_lab.datasets.extras import need
-from mlrsnet_lab.datasets.picture_file import read_picture
 
 SIDE = 32
 SEVERITIES = 5
 CHUNK = 1000  # pictures converted to floats at a time
-FROST = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
-"""Five of the six in that repository: its code never draws the last."""
+PUBLISHED_ONLY = "frost"
 
 Array = np.ndarray[Any, Any]
 Random = np.random.Generator
@@ -28,15 +25,14 @@ Corruption = Callable[[Array, Any, Random], Array]
 """Pixels (floats, (N, 32, 32, 3), 0 to 255), a severity's constants and random numbers -> pixels, which may exceed the range."""
 
 
-def corrupt(images: Array, name: str, severity: int, *, seed: int = 0, frost: Sequence[Array] = ()) -> Array:
+def corrupt(images: Array, name: str, severity: int, *, seed: int = 0) -> Array:
     """Corrupted copies of pictures, uint8 (N, 32, 32, 3); the same arguments give the same pictures.
 
     Args:
         images: the clean pictures.
-        name: one of `CORRUPTIONS`.
+        name: one of `CORRUPTIONS`, but `frost`.
         severity: 1 to 5.
         seed: of the random numbers.
-        frost: photographs of frost from `read_frost`, which the corruption `frost` needs.
 
     >>> grey = np.full((1, 32, 32, 3), 100, np.uint8)
     >>> corrupt(grey, "brightness", 5)[0, 0, 0]
@@ -49,8 +45,6 @@ def corrupt(images: Array, name: str, severity: int, *, seed: int = 0, frost: Se
         )
     change, constants = CORRUPTIONS[checks.one_of("corruption", name, CORRUPTIONS)]
     constant = constants[check_severity(severity) - 1]
-    if name == "frost":
-        constant = (*constant, _needed(frost))
     random = np.random.default_rng((checks.whole_number("seed", seed, 0), list(CORRUPTIONS).index(name), severity))
     result = np.empty_like(images)
     for first in range(0, len(images), CHUNK):
@@ -65,25 +59,6 @@ def check_severity(severity: object) -> int:
     if number > SEVERITIES:
         raise ValueError(f"severity must be from 1 to {SEVERITIES}, got {severity!r}")
     return number
-
-
-def read_frost(folder: Path) -> list[Array]:
-    """The photographs of frost at a fifth of their size. If they are missing, the error says where to get them."""
-    missing = [name for name in FROST if not (folder / name).is_file()]
-    if missing:
-        raise FileNotFoundError(
-            f"frost needs photographs, which are not part of mlrsnet: put {', '.join(FROST)} of "
-            f"github.com/hendrycks/robustness (ImageNet-C/create_c) into {folder} (missing: {', '.join(missing)})"
-        )
-    need("PIL.Image", "frost")
-    cv2, photographs = _cv2("frost"), []
-    for name in FROST:
-        whole = np.asarray(read_picture(folder / name))
-        large = min(whole.shape[:2]) > 5 * SIDE
-        photographs.append(cv2.resize(whole, (0, 0), fx=0.2, fy=0.2) if large else whole)
-        if not large or min(photographs[-1].shape[:2]) <= SIDE:
-            raise ValueError(f"{folder / name} must be larger than {5 * SIDE} pixels, got {whole.shape[:2]}")
-    return photographs
 
 
 # Noise
@@ -158,14 +133,10 @@ def _snow(pixels: Array, constants: tuple[float, ...], random: Random) -> Array:
     return pale + fall + fall[:, ::-1, ::-1]
 
 
-def _frost(pixels: Array, constants: tuple[float, float, Sequence[Array]], random: Random) -> Array:
-    kept, amount, photographs = constants
-    layers = []
-    for _ in pixels:
-        photograph = photographs[int(random.integers(len(photographs)))]
-        top, left = (random.integers(side - SIDE) for side in photograph.shape[:2])
-        layers.append(photograph[top : top + SIDE, left : left + SIDE])
-    return kept * pixels + amount * np.stack(layers)
+def _frost(pixels: Array, constants: Any, random: Random) -> Array:
+    raise ValueError(
+        "corruption must not be frost, which adds photographs: put the published frost.npy beside the data"
+    )
 
 
 def _fog(pixels: Array, constants: tuple[float, float], random: Random) -> Array:
@@ -244,7 +215,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, Sequence[Any]]] = {
             (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
         ),
     ),
-    "frost": (_frost, ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))),
+    PUBLISHED_ONLY: (_frost, (None,) * SEVERITIES),
     "fog": (_fog, ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
     "brightness": (_brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
     "contrast": (_contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
@@ -318,12 +289,6 @@ def _as_pictures(pixels: Array, change: Callable[[Any], Any]) -> Array:
     image = need("PIL.Image", "corrupted pictures")
     changed = [np.asarray(change(image.fromarray(picture))) for picture in pixels.astype(np.uint8)]
     return np.stack(changed).astype(np.float64)
-
-
-def _needed(frost: Sequence[Array]) -> Sequence[Array]:
-    if not frost:
-        raise ValueError("frost needs photographs, got none: pass frost=read_frost(folder)")
-    return frost
 
 
 def _cv2(what_for: str) -> Any:

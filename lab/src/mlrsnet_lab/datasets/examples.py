@@ -6,25 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mlrsnet_lab import checks
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.datasets.split import SPLIT_SEED
 
 VAL_SHARE = TEST_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class ExampleOptions:
-    """Options of every dataset of examples.
-
-    Args:
-        fraction: of the training examples to use. A smaller fraction is part of a larger one.
-    """
-
-    fraction: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < checks.real("fraction", self.fraction) <= 1:
-            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes all training examples")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,27 +45,14 @@ class ExampleDataset:
     """
 
     name: str
-    parts: Parts
+    train: Examples
+    val: Examples
+    test: Examples
     num_classes: int | None
     unit: str = ""
     scale: float = 1.0
     vocabulary: int | None = None
     note: str = ""
-
-    @property
-    def train(self) -> Examples:
-        """To train on."""
-        return self.parts.train
-
-    @property
-    def val(self) -> Examples:
-        """To validate on."""
-        return self.parts.val
-
-    @property
-    def test(self) -> Examples:
-        """To test on."""
-        return self.parts.test
 
     @property
     def width(self) -> int:
@@ -95,7 +67,7 @@ class ExampleDataset:
     @property
     def sizes(self) -> dict[str, int]:
         """The number of examples in each part."""
-        return {name: len(part) for name, part in self.parts._asdict().items()}
+        return {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
 
     @property
     def rmse_of_mean(self) -> float:
@@ -113,12 +85,12 @@ def split(examples: Examples) -> Parts:
     return Parts(examples[train], examples[val], examples[test])
 
 
-def chosen(parts: Parts, options: ExampleOptions) -> Parts:
+def chosen(parts: Parts, options: FractionOptions) -> Parts:
     """The fraction to train on; the other parts as they are."""
     return parts._replace(train=parts.train[slice(max(1, round(options.fraction * len(parts.train))))])
 
 
-def prepared(parts: Parts, options: ExampleOptions) -> Parts:
+def prepared(parts: Parts, options: FractionOptions) -> Parts:
     """The chosen fraction to train on, and features with mean 0 and deviation 1 there; constant ones are only centred."""
     parts = chosen(parts, options)
     inputs = parts.train.inputs.double()

@@ -1,7 +1,8 @@
-"""Pictures in folders, one per class, or in tar files (`shards.py`), read from disk while training."""
+"""Pictures in folders, one per class, read from disk while training."""
 
 import math
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from mlrsnet.files.untrusted import open_regular, reason
 from mlrsnet_lab import checks
-from mlrsnet_lab.datasets import shards, split
+from mlrsnet_lab.datasets import split
 from mlrsnet_lab.datasets.extras import need
 from mlrsnet_lab.datasets.options import PictureOptions
-from mlrsnet_lab.datasets.picture_file import read_picture
+
+FORMATS = ("JPEG", "PNG", "PPM", "BMP", "WEBP", "TIFF", "GIF")
+"""What a file may hold, whatever its name says. PIL knows others too, and would run Ghostscript for an EPS."""
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp", ".tif", ".tiff")
 LONGEST = 16
@@ -27,13 +31,12 @@ SIZE = 224
 SHOWN = 0.875  # outside training, the middle 224 of 256 pixels
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # ImageNet's, per colour
 
-Place = str | shards.Inside
-Listed = Sequence[tuple[Place, int]]
+Listed = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """Lists of (place, label) to train, validate and test on; `batches` reads the pictures.
+    """Lists of (path, label) to train, validate and test on; `batches` reads the pictures.
 
     Training uses a random part of each picture, flipped half of the time, unless `augment` is False. Evaluation uses its middle.
 
@@ -99,7 +102,7 @@ class ImageFolder:
 
 
 def load(name: str, root: Path, options: PictureOptions) -> ImageFolder:
-    """A user's folder, or ImageNet's: `train/<class>/*` and `test/` or `val/`. Each may hold `*.tar` instead of classes.
+    """A user's folder, or ImageNet's: `train/<class>/*` and `test/` or `val/`.
 
     With both, `val` is for validation. With only one of them, it is the test data, and validation pictures are held out of the
     training pictures.
@@ -107,12 +110,8 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageFolder:
     folder = root / "imagenet" if name == "imagenet" else Path(name)
     _check_layout(folder, name)
     parts = [part for part in PARTS if (folder / part).is_dir()]
-    found: dict[str, Listed]
-    if shards.holds(folder / "train"):
-        classes, found = shards.parts(folder, parts, ENDINGS, options.classes, root)
-    else:
-        classes = _classes(folder, options)
-        found = {part: _list(folder / part, classes) for part in parts}
+    classes = _classes(folder, options)
+    found = {part: _list(folder / part, classes) for part in parts}
     own_val = found.pop("val") if "test" in found and "val" in found else None
     if own_val is not None and options.about_val:
         raise ValueError(
@@ -143,7 +142,7 @@ def _check_layout(folder: Path, name: str) -> None:
         by_hand = " (download ILSVRC2012 from image-net.org, which asks to register)" if name == "imagenet" else ""
         raise FileNotFoundError(
             f"{name} was not found in {folder}: put pictures there as train/<class>/* and test/<class>/* or "
-            f"val/<class>/*, or as tar files in train/ and test/ or val/{by_hand}"
+            f"val/<class>/*{by_hand}"
         )
 
 
@@ -215,6 +214,23 @@ class _Reader(Dataset[Any]):
         else:
             image = _random_part(image, self.size, np.random.default_rng((self.seed, index)))
         return torch.from_numpy(np.array(image)), label
+
+
+def read_picture(path: str) -> Any:
+    """A picture in colours, which anyone may have made, or one ValueError.
+
+    One of more pixels than PIL's `MAX_IMAGE_PIXELS` (89 million) is refused before it is decoded.
+    """
+    from PIL import Image
+
+    try:
+        with open_regular(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about harmless faults of a file; too many pixels are none
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file, formats=FORMATS) as picture:
+                return picture.convert("RGB")
+    except Exception as error:  # a file that is not a picture can fail in any way
+        raise ValueError(f"{path} cannot be read as a picture ({reason(error)}): replace or remove it") from None
 
 
 def _middle(image: Any, size: int) -> Any:

@@ -15,18 +15,18 @@ class NoOptions:
 
 
 @dataclass(frozen=True)
-class TextOptions:
-    """Options of texts.
+class FractionOptions:
+    """Options of texts, and of rows and pieces of text.
 
     Args:
-        fraction: of each part's text to use, from its beginning. The vocabulary is that of the whole.
+        fraction: to use: of each part of a text, from its beginning, with the vocabulary of the whole; or of the training examples,
+            where a smaller fraction is part of a larger one.
     """
 
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("fraction", self.fraction) <= 1:
-            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes the whole text")
+        check_fraction(self.fraction)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ class PictureOptions:
             raise ValueError("leaky must be False with overlap, got True for both: choose one")
         if self.augment_val and not self.augment:
             raise ValueError("augment must be True with augment_val, got False: leave one of them out")
-        if not 0 < checks.real("fraction", self.fraction) <= 1:
-            raise ValueError(f"fraction must be in (0, 1], got {self.fraction!r}: 1 takes all training pictures")
+        check_fraction(self.fraction)
         if not 0 <= checks.real("begin", self.begin) < self.fraction:
             raise ValueError(f"begin must be at least 0 and below fraction={self.fraction}, got {self.begin!r}")
         if self.classes is not None:
@@ -122,6 +121,12 @@ def build(kind: type[Any], task: str, given: dict[str, Any], fixed: dict[str, An
             has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
             raise ValueError(f"{task} has no option {name!r}, got {name}={given[name]!r}: {has}")
     return kind(**given, **fixed)
+
+
+def check_fraction(fraction: object) -> None:
+    """Raise unless it is a share of the data."""
+    if not 0 < checks.real("fraction", fraction) <= 1:
+        raise ValueError(f"fraction must be in (0, 1], got {fraction!r}: 1 takes everything")
 
 
 def yes_or_no(name: str, value: object) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from mlrsnet_lab.datasets import packages
-from mlrsnet_lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, chosen, split
+from mlrsnet_lab.datasets.examples import ExampleDataset, Examples, Parts, chosen, split
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.datasets.packages import Packaged
 from mlrsnet_lab.datasets.tables import source
 from mlrsnet_lab.files.archives import read_tar_members
@@ -29,7 +30,7 @@ PAD, UNKNOWN = 0, 1
 WORD = re.compile(r"[a-z']+|[0-9]+|[^\sa-z0-9]")
 
 
-def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
+def load(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     """Words of lower case; the commonest of the training texts are the vocabulary. Class 1: the mean rating is above 0."""
     pieces = packages.parsed(SNIPPETS, root, _read)
     places = Examples(torch.arange(len(pieces)).unsqueeze(1), torch.tensor([kind for _, kind in pieces]))
@@ -42,7 +43,7 @@ def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
             for part in parts
         )
     )
-    return ExampleDataset(name, made, num_classes=2, vocabulary=len(number) + 2, note=source(SNIPPETS))
+    return ExampleDataset(name, *made, num_classes=2, vocabulary=len(number) + 2, note=source(SNIPPETS))
 
 
 def _read(path: Path) -> list[tuple[list[str], int]]:

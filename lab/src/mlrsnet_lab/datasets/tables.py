@@ -12,8 +12,9 @@ import torch
 
 from mlrsnet.files.untrusted import read_text
 from mlrsnet_lab.datasets import packages
-from mlrsnet_lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, prepared, split
+from mlrsnet_lab.datasets.examples import ExampleDataset, Examples, prepared, split
 from mlrsnet_lab.datasets.extras import need
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.datasets.packages import Packaged
 from mlrsnet_lab.files.archives import LARGEST_MEMBER, read_member
 
@@ -45,13 +46,13 @@ ORIGINS = ("EWR", "JFK", "LGA")
 DAY = 24 * 60
 
 
-def load_diamonds(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
+def load_diamonds(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     """The price in dollars, as it is: sizes as numbers, and cut, colour and clarity one-hot.
 
     23 of 53,940 diamonds have a side of 0 or of more than 15 mm, which no diamond has: they are left out.
     """
     parts = prepared(split(packages.parsed(DIAMONDS, root, _diamonds)), options)
-    return ExampleDataset(name, parts, num_classes=None, unit="$", note=source(DIAMONDS))
+    return ExampleDataset(name, *parts, num_classes=None, unit="$", note=source(DIAMONDS))
 
 
 def _diamonds(path: Path) -> Examples:
@@ -67,15 +68,15 @@ def _diamonds(path: Path) -> Examples:
     return Examples(torch.tensor(inputs), torch.tensor([[float(line["price"])] for line in lines]))
 
 
-def load_flights(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
+def load_flights(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     """Which of 16 airlines: from the airport, the date, the hour, distance, time in the air and delays."""
     table = packages.arrays(FLIGHTS, root, name, _flights)
     whole = Examples(torch.from_numpy(table["inputs"]), torch.from_numpy(table["targets"]))
     parts = prepared(split(whole), options)
-    return ExampleDataset(name, parts, num_classes=int(whole.targets.max()) + 1, note=source(FLIGHTS))
+    return ExampleDataset(name, *parts, num_classes=int(whole.targets.max()) + 1, note=source(FLIGHTS))
 
 
-def load_bundled(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
+def load_bundled(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     """Tables of scikit-learn, always available: `breast-cancer`, two classes, and `diabetes`, a number from 25 to 346."""
     read = getattr(need("sklearn.datasets", f"the dataset {name}"), f"load_{name.replace('-', '_')}")
     table = read(scaled=False) if name == "diabetes" else read()
@@ -83,7 +84,7 @@ def load_bundled(name: str, root: Path, options: ExampleOptions) -> ExampleDatas
     numbers = name == "diabetes"
     targets = torch.from_numpy(table.target.astype(np.float32 if numbers else np.int64))
     parts = prepared(split(Examples(inputs, targets.unsqueeze(1) if numbers else targets)), options)
-    return ExampleDataset(name, parts, num_classes=None if numbers else len(table.target_names))
+    return ExampleDataset(name, *parts, num_classes=None if numbers else len(table.target_names))
 
 
 def source(packaged: Packaged) -> str:

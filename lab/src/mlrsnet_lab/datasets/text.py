@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet.files.untrusted import read_text
-from mlrsnet_lab.datasets.options import NoOptions, TextOptions
+from mlrsnet_lab.datasets.options import FractionOptions, NoOptions
 from mlrsnet_lab.files.archives import memory
 
 MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
@@ -19,9 +19,8 @@ MANUAL_WORDS, MANUAL_KINDS = 40_000, 1_000
 
 FILES = {"train": "train.txt", "val": "valid.txt", "test": "test.txt"}
 EOS, UNKNOWN = "<eos>", "<unk>"
-NUM_CODE_POINTS = 0x110000
 BYTES_PER_LETTER = 16
-"""Of memory, while a text by characters is read: its bytes, its code points and their numbers."""
+"""Of memory, while a text by characters is read: its bytes, itself and its numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +45,19 @@ class TextDataset:
         return {part: len(tokens) for part, tokens in _parts(self).items()}
 
 
-def load_words(name: str, root: Path, options: TextOptions) -> TextDataset:
+def load_words(name: str, root: Path, options: FractionOptions) -> TextDataset:
     """A text by words. The vocabulary is that of the training file, in order of first appearance."""
     words = {part: split_words(text) for part, text in _read(root / name).items()}
-    index = {word: number for number, word in enumerate(dict.fromkeys(words["train"]))}
-    parts = {part: _look_up(those, index, part, root / name / FILES[part]) for part, those in words.items()}
-    return _cut(TextDataset(name, tuple(index), parts["train"], parts["val"], parts["test"]), options)
+    return _cut(_numbered(name, words, root / name), options)
 
 
-def load_characters(name: str, root: Path, options: TextOptions) -> TextDataset:
+def load_characters(name: str, root: Path, options: FractionOptions) -> TextDataset:
     """The same files by characters, line ends included."""
     folder = root / name.removesuffix("-chars")
-    return _cut(_of_characters(name, _read(folder), folder), options)
+    return _cut(_numbered(name, _read(folder), folder), options)
 
 
-def load_shakespeare(name: str, root: Path, options: TextOptions) -> TextDataset:
+def load_shakespeare(name: str, root: Path, options: FractionOptions) -> TextDataset:
     """One file by characters: the first 90% to train on, 5% to validate on, the last 5% to test on."""
     path = root / name / "input.txt"
     if not path.is_file():
@@ -68,7 +65,7 @@ def load_shakespeare(name: str, root: Path, options: TextOptions) -> TextDataset
     text = _decode(path)
     ends = len(text) * 9 // 10, len(text) * 19 // 20
     parts = {"train": text[: ends[0]], "val": text[ends[0] : ends[1]], "test": text[ends[1] :]}
-    return _cut(_of_characters(name, parts, path), options)
+    return _cut(_numbered(name, parts, path), options)
 
 
 def load_manual(name: str, root: Path, options: NoOptions) -> TextDataset:
@@ -92,7 +89,7 @@ def split_words(text: str) -> list[str]:
     return complete.replace("\n", f" {EOS} ").split()
 
 
-def _cut(text: TextDataset, options: TextOptions) -> TextDataset:
+def _cut(text: TextDataset, options: FractionOptions) -> TextDataset:
     """The beginning of each part."""
     if options.fraction == 1:
         return text
@@ -104,35 +101,24 @@ def _parts(text: TextDataset) -> dict[str, Tensor]:
     return {"train": text.train, "val": text.val, "test": text.test}
 
 
-def _of_characters(name: str, texts: Mapping[str, str], path: Path) -> TextDataset:
-    codes = {part: np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32) for part, text in texts.items()}
-    kinds, first = np.unique(codes["train"], return_index=True)
-    kinds = kinds[first.argsort()]
-    number = np.full(NUM_CODE_POINTS, -1)
-    number[kinds] = np.arange(len(kinds))
-    parts = {part: number[those] for part, those in codes.items()}
-    for part, numbers in parts.items():
-        if not len(numbers):
-            raise ValueError(f"{path}: the {part} part must have at least one character, got none: use a longer text")
-        if numbers.min() < 0:
-            _refuse(chr(codes[part][numbers.argmin()]), part, path)
-    train, val, test = (torch.from_numpy(parts[part]) for part in FILES)
-    return TextDataset(name, tuple(map(chr, kinds)), train, val, test)
+def _numbered(name: str, texts: Mapping[str, Sequence[str]], path: Path) -> TextDataset:
+    """Words or characters as numbers. The vocabulary is that of the training part, in order of first appearance."""
+    index = {token: number for number, token in enumerate(dict.fromkeys(texts["train"]))}
+    train, val, test = (_look_up(texts[part], index, part, path) for part in FILES)
+    return TextDataset(name, tuple(index), train, val, test)
 
 
-def _look_up(words: list[str], index: dict[str, int], part: str, path: Path) -> Tensor:
+def _look_up(tokens: Sequence[str], index: dict[str, int], part: str, path: Path) -> Tensor:
+    if not tokens:
+        raise ValueError(f"{path}: the {part} part must have at least one character, got none: use a longer text")
     fallback = index.get(UNKNOWN, -1)
-    numbers = np.fromiter((index.get(word, fallback) for word in words), dtype=np.int64, count=len(words))
+    numbers = np.fromiter((index.get(token, fallback) for token in tokens), dtype=np.int64, count=len(tokens))
     if numbers.min() < 0:
-        _refuse(words[numbers.argmin()], part, path)
+        raise ValueError(
+            f"{path}: every token of the {part} part must be among the training tokens, which have no {UNKNOWN}, got "
+            f"{tokens[int(numbers.argmin())]!r}: add it to the training text or take it out"
+        )
     return torch.from_numpy(numbers)
-
-
-def _refuse(token: str, part: str, path: Path) -> None:
-    raise ValueError(
-        f"{path}: every token of the {part} part must be among the training tokens, which have no {UNKNOWN}, got "
-        f"{token!r}: add it to the training text or take it out"
-    )
 
 
 def _read(folder: Path) -> dict[str, str]:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mlrsnet.files.untrusted import read_text
 from mlrsnet_lab.datasets import packages
-from mlrsnet_lab.datasets.examples import ExampleDataset, ExampleOptions, Examples, Parts, prepared
+from mlrsnet_lab.datasets.examples import ExampleDataset, Examples, Parts, prepared
+from mlrsnet_lab.datasets.options import FractionOptions
 from mlrsnet_lab.datasets.packages import Packaged
 from mlrsnet_lab.datasets.tables import Line, source
 from mlrsnet_lab.files.archives import LARGEST_MEMBER
@@ -33,7 +34,7 @@ LAST_DAY = {"train": 20, "val": 25, "test": 31}
 """Of every month, the first days are for training: all parts have all seasons, and no window lies in two parts."""
 
 
-def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
+def load(name: str, root: Path, options: FractionOptions) -> ExampleDataset:
     """Windows of 48 hours; the target is the change of the temperature (°F) until each of the next 6 hours."""
     table = packages.arrays(WEATHER, root, name, _read)
     found = Parts(
@@ -44,7 +45,7 @@ def load(name: str, root: Path, options: ExampleOptions) -> ExampleDataset:
     )
     scale = float(found.train.targets.std())
     parts = Parts(*(Examples(part.inputs, part.targets / scale) for part in prepared(found, options)))
-    return ExampleDataset(name, parts, num_classes=None, unit="°F", scale=scale, note=source(WEATHER))
+    return ExampleDataset(name, *parts, num_classes=None, unit="°F", scale=scale, note=source(WEATHER))
 
 
 def _read(path: Path) -> packages.Arrays:

@@ -1,11 +1,13 @@
 """What the loop needs from data."""
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from mlrsnet_lab.processes import Processes
+from mlrsnet_lab.processes import ALONE, Processes
 
 
 class Score(NamedTuple):
@@ -27,47 +29,94 @@ def rmse(unit: str) -> Metric:
     return {"name": "RMSE", "unit": unit, "better": "lower"}
 
 
-class Feed(Protocol):
+class Feed:
     """An endless stream of batches. Their order depends only on a seed and the position.
 
     With several processes, each has its share of every batch.
     """
 
     steps: int
+    position = 0
 
     def prepare(self) -> None:
-        """Call before every batch, on the host: shuffles at the start of an epoch, fetches what is not on the device."""
+        """Call before every batch, on the host."""
+        if self.position % self.steps == 0:
+            self.begin(self.position // self.steps)
+        self.position += 1
+
+    def begin(self, epoch: int) -> None:
+        """An epoch begins."""
+        raise NotImplementedError
 
     def loss(self, model: nn.Module) -> Tensor:
         """The mean loss of the next batch. Uses the device only, so that a CUDA graph can capture it."""
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """The position, and the memory that text carries from batch to batch."""
+        return {"position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
+        self.position = state["position"]
 
 
-class DeviceData(Protocol):
-    """A dataset on a device. Its feeds know the loss, and `evaluate` the metric."""
+class DeviceData:
+    """A dataset on a device. Its feeds know the loss, and `evaluate` the metric.
+
+    train: training batches. val: held-out batches, for methods that learn from them.
+
+    Args:
+        dataset: the data.
+        batch_size: of all processes together.
+        seed: of the order of batches.
+        device: where the training is.
+        processes: that train together.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
+    ) -> None:
+        self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
+        self.processes = processes
+        self.train = self.feed("train", batch_size, seed)
+        self.val = self.feed("val", val_batch(batch_size, dataset.sizes["val"], processes), seed + 2**32)
 
     @property
     def metric(self) -> Metric:
         """What `evaluate` measures beside the loss."""
+        return ACCURACY
 
-    @property
-    def train(self) -> Feed:
-        """Training batches."""
+    def feed(self, part: str, batch_size: int, seed: int) -> Any:
+        """Batches of a part."""
+        raise NotImplementedError
 
-    @property
-    def val(self) -> Feed:
-        """Held-out batches, for methods that learn from them."""
-
-    def calibration(self) -> Feed:
+    def calibration(self) -> Any:
         """Training batches in another order, for statistics that must not disturb the training."""
+        return self.feed("train", self.batch_size, self.seed + 2**33)
 
+    def shown(self, part: str) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+        """How many answers of a part `evaluate` looks at, and this process's share: what the model reads, and the answers."""
+        raise NotImplementedError
+
+    @torch.no_grad()
     def evaluate(self, model: nn.Module, part: str) -> Score:
-        """Score a model in evaluation mode on all of `val` or `test`, or on a part of `train`."""
+        """Score a model in evaluation mode on all of `val` or `test`, or on a part of `train`. Sums stay on the device."""
+        count, batches = self.shown(part)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for inputs, targets in batches:
+            total += self.sums(model(inputs), targets)
+        return self.score(self.processes.total(total), count)
+
+    def sums(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Summed cross-entropy, and the number of correct predictions."""
+        logits = logits.float()
+        return torch.stack((cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()))
+
+    def score(self, total: Tensor, count: int) -> Score:
+        """The score from sums over `count` answers. Reads them back from the device."""
+        loss, correct = total.tolist()
+        return Score(loss / count, 100 * correct / count)
 
 
 def require_batch(part: str, batches: int, batch_size: int, available: str) -> None:
@@ -96,7 +145,7 @@ def shuffled(count: int, seed: int, epoch: int) -> tuple[Tensor, torch.Generator
     return torch.randperm(count, generator=generator), generator
 
 
-class ShuffledFeed:
+class ShuffledFeed(Feed):
     """Random batches of one part. The order of an epoch is drawn at its start; a cursor on the device moves through it.
 
     Args:
@@ -122,28 +171,21 @@ class ShuffledFeed:
         self.order = torch.zeros(count, dtype=torch.int64, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.in_batch = torch.arange(batch_size, device=device)[processes.share(batch_size)]
-        self.position = 0
 
-    def prepare(self) -> None:
-        """See `Feed`."""
-        if self.position % self.steps == 0:
-            self._plan(self.position // self.steps)
-            self.cursor.zero_()
-        self.position += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Feed`."""
-        return {"position": self.position}
+    def begin(self, epoch: int) -> None:
+        """Draw the epoch's order."""
+        self.plan(epoch)
+        self.cursor.zero_()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Feed`."""
-        self.position = state["position"]
-        within = self.position % self.steps
+        super().load_state_dict(state)
+        epoch, within = divmod(self.position, self.steps)
         if within:
-            self._plan(self.position // self.steps)
+            self.plan(epoch)
             self.cursor.fill_(within * self.batch_size)
 
-    def _plan(self, epoch: int) -> torch.Generator:
+    def plan(self, epoch: int) -> torch.Generator:
         """Draw an epoch; returns the generator for its other random numbers."""
         order, generator = shuffled(self.count, self.seed, epoch)
         self.order.copy_(order)

@@ -4,14 +4,14 @@ loss: mean cross-entropy, or the mean squared error of target / scale. metric: a
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from mlrsnet_lab.datasets import ExampleDataset, Examples
-from mlrsnet_lab.feeds.base import ACCURACY, Metric, Score, ShuffledFeed, rmse, val_batch
-from mlrsnet_lab.feeds.pictures import score, sums
+from mlrsnet_lab.datasets import Examples
+from mlrsnet_lab.feeds.base import ACCURACY, DeviceData, Metric, Score, ShuffledFeed, rmse
 from mlrsnet_lab.processes import ALONE, Processes
 
 EVAL_BATCH = 2000
@@ -42,45 +42,40 @@ class ExampleFeed(ShuffledFeed):
         return mse_loss(answer.float(), targets) if targets.is_floating_point() else cross_entropy(answer, targets)
 
 
-class ExampleData:
+class ExampleData(DeviceData):
     """Examples on a device. Evaluation of `train` uses some of them."""
 
-    def __init__(
-        self, dataset: ExampleDataset, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
-    ) -> None:
-        self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
-        self.processes = processes
-        self.train = ExampleFeed(dataset.train, "train", batch_size, seed, device, processes)
-        size = val_batch(batch_size, len(dataset.val), processes)
-        self.val = ExampleFeed(dataset.val, "val", size, seed + 2**32, device, processes)
+    @property
+    def predicts_numbers(self) -> bool:
+        """Whether there are no classes."""
+        return self.dataset.num_classes is None
 
     @property
     def metric(self) -> Metric:
         """See `DeviceData`."""
-        return rmse(self.dataset.unit) if self.dataset.num_classes is None else ACCURACY
+        return rmse(self.dataset.unit) if self.predicts_numbers else ACCURACY
 
-    def calibration(self) -> ExampleFeed:
+    def feed(self, part: str, batch_size: int, seed: int) -> ExampleFeed:
         """See `DeviceData`."""
-        return ExampleFeed(self.dataset.train, "train", self.batch_size, self.seed + 2**33, self.device, self.processes)
+        return ExampleFeed(getattr(self.dataset, part), part, batch_size, seed, self.device, self.processes)
 
-    @torch.no_grad()
-    def evaluate(self, model: nn.Module, part: str) -> Score:
-        """See `DeviceData`. Sums stay on the device until the end."""
-        examples: Examples = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        own = examples[self.processes.every]
-        for inputs, targets in zip(own.inputs.split(EVAL_BATCH), own.targets.split(EVAL_BATCH), strict=True):
-            total += _sums(model(inputs.to(self.device)), targets.to(self.device))
-        total = self.processes.total(total)
-        if self.dataset.num_classes is not None:
-            return score(total, len(examples))
-        loss = float(total[0]) / examples.targets.numel()
+    def shown(self, part: str) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+        """See `DeviceData`."""
+        whole: Examples = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
+        own = whole[self.processes.every]
+        inputs, targets = (kept.to(self.device).split(EVAL_BATCH) for kept in (own.inputs, own.targets))
+        return whole.targets.numel() if self.predicts_numbers else len(whole), zip(inputs, targets, strict=True)
+
+    def sums(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Summed squares, and nothing; for classes as for pictures."""
+        if not self.predicts_numbers:
+            return super().sums(logits, labels)
+        squares = (logits.double() - labels).square().sum()
+        return torch.stack((squares, torch.zeros_like(squares)))
+
+    def score(self, total: Tensor, count: int) -> Score:
+        """See `DeviceData`."""
+        if not self.predicts_numbers:
+            return super().score(total, count)
+        loss = float(total[0]) / count
         return Score(loss, self.dataset.scale * math.sqrt(loss))
-
-
-def _sums(answer: Tensor, targets: Tensor) -> Tensor:
-    """Summed squares, and nothing; for classes as for pictures."""
-    if not targets.is_floating_point():
-        return sums(answer, targets)
-    squares = (answer.double() - targets).square().sum()
-    return torch.stack((squares, torch.zeros_like(squares)))

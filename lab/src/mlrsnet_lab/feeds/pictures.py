@@ -1,11 +1,14 @@
 """Pictures on the device as uint8. Crop, flip and normalisation run there, one batch at a time."""
 
+from collections.abc import Iterator
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
 from mlrsnet_lab.datasets import ImageDataset, Pictures
-from mlrsnet_lab.feeds.base import ACCURACY, Score, ShuffledFeed, val_batch
+from mlrsnet_lab.feeds.base import DeviceData, ShuffledFeed
 from mlrsnet_lab.processes import ALONE, Processes
 
 EVAL_BATCH = 1000
@@ -54,8 +57,9 @@ class PictureFeed(ShuffledFeed):
         images = self._cut(chosen, places) if self.pad or self.flip else self.images.index_select(0, chosen)
         return self.normalise(images), self.labels.index_select(0, chosen)
 
-    def _plan(self, epoch: int) -> torch.Generator:
-        generator = super()._plan(epoch)
+    def plan(self, epoch: int) -> torch.Generator:
+        """See `ShuffledFeed`. Also draws shifts and flips."""
+        generator = super().plan(epoch)
         if self.pad or self.flip:
             shifts = torch.randint(2 * self.pad + 1, (2, self.count), generator=generator)
             self.top.copy_(shifts[0])
@@ -83,61 +87,30 @@ class Normalise:
         return ((images.float() - self.mean) / self.std).permute(0, 3, 1, 2)
 
 
-class PictureData:
+class PictureData(DeviceData):
     """Pictures on a device. Evaluation of `train` uses some of them, without augmentation."""
 
-    metric = ACCURACY
+    @cached_property
+    def parts(self) -> dict[str, Pictures]:
+        """This process's share of the parts that were evaluated, on the device."""
+        return {}
 
-    def __init__(
-        self, dataset: ImageDataset, batch_size: int, seed: int, device: torch.device, processes: Processes = ALONE
-    ) -> None:
-        self.dataset, self.batch_size, self.seed, self.device = dataset, batch_size, seed, device
-        self.processes = processes
-        self.train = PictureFeed(dataset, "train", batch_size, seed, device, augment=True, processes=processes)
-        size = val_batch(batch_size, len(dataset.val.labels), processes)
-        self.val = PictureFeed(
-            dataset, "val", size, seed + 2**32, device, augment=dataset.augment_val, processes=processes
-        )
-        self.parts = {name: self._own(part) for name, part in (("val", dataset.val), ("test", dataset.test))}
-        self.normalise = self.train.normalise
+    @property
+    def normalise(self) -> "Normalise":
+        """What makes floats of bytes."""
+        normalise: Normalise = self.train.normalise
+        return normalise
 
-    def calibration(self) -> PictureFeed:
+    def feed(self, part: str, batch_size: int, seed: int) -> PictureFeed:
         """See `DeviceData`."""
-        return PictureFeed(
-            self.dataset,
-            "train",
-            self.batch_size,
-            self.seed + 2**33,
-            self.device,
-            augment=True,
-            processes=self.processes,
-        )
+        augment = part == "train" or self.dataset.augment_val
+        return PictureFeed(self.dataset, part, batch_size, seed, self.device, augment=augment, processes=self.processes)
 
-    @torch.no_grad()
-    def evaluate(self, model: nn.Module, part: str) -> Score:
-        """See `DeviceData`. Sums stay on the device until the end."""
+    def shown(self, part: str) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+        """See `DeviceData`."""
         whole: Pictures = self.dataset.train[SOME] if part == "train" else getattr(self.dataset, part)
         if part not in self.parts:
-            self.parts[part] = self._own(whole)
-        pictures = self.parts[part]
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for images, labels in zip(pictures.images.split(EVAL_BATCH), pictures.labels.split(EVAL_BATCH), strict=True):
-            total += sums(model(self.normalise(images)), labels)
-        return score(self.processes.total(total), len(whole.labels))
-
-    def _own(self, pictures: Pictures) -> Pictures:
-        """This process's share, on the device."""
-        own = pictures[self.processes.every]
-        return Pictures(own.images.to(self.device), own.labels.to(self.device))
-
-
-def sums(logits: Tensor, labels: Tensor) -> Tensor:
-    """Summed cross-entropy, and the number of correct predictions."""
-    logits = logits.float()
-    return torch.stack((cross_entropy(logits, labels, reduction="sum"), (logits.argmax(-1) == labels).sum()))
-
-
-def score(total: Tensor, count: int) -> Score:
-    """The score from sums over `count` predictions. Reads them back from the device."""
-    loss, correct = total.tolist()
-    return Score(loss / count, 100 * correct / count)
+            own = whole[self.processes.every]
+            self.parts[part] = Pictures(own.images.to(self.device), own.labels.to(self.device))
+        images, labels = (kept.split(EVAL_BATCH) for kept in (self.parts[part].images, self.parts[part].labels))
+        return len(whole.labels), zip(map(self.normalise, images), labels, strict=True)

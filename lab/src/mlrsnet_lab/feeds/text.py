@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlrsnet_lab.datasets import TextDataset
-from mlrsnet_lab.feeds.base import PERPLEXITY, Score, require_batch
+from mlrsnet_lab.feeds.base import PERPLEXITY, DeviceData, Feed, Metric, Score, require_batch
 from mlrsnet_lab.processes import ALONE, Processes
 
 
-class TextFeed:
+class TextFeed(Feed):
     """The text in `batch_size` columns. A step reads the next `length` rows and predicts the row after each."""
 
     def __init__(
@@ -31,15 +31,12 @@ class TextFeed:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.rows = torch.arange(length, device=device)
         self.memory: tuple[Tensor, ...] | None = None
-        self.position = 0
 
-    def prepare(self) -> None:
-        """See `Feed`. Every epoch starts at the beginning of the text, with an empty memory."""
-        if self.position % self.steps == 0:
-            self.cursor.zero_()
-            for tensor in self.memory or ():
-                tensor.zero_()
-        self.position += 1
+    def begin(self, epoch: int) -> None:
+        """Every epoch starts at the beginning of the text, with an empty memory."""
+        self.cursor.zero_()
+        for tensor in self.memory or ():
+            tensor.zero_()
 
     def loss(self, model: Any) -> Tensor:
         """See `Feed`."""
@@ -57,34 +54,36 @@ class TextFeed:
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed`."""
-        return {"position": self.position, "memory": None if self.memory is None else [t.cpu() for t in self.memory]}
+        return {**super().state_dict(), "memory": None if self.memory is None else [t.cpu() for t in self.memory]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Feed`."""
-        self.position = state["position"]
+        super().load_state_dict(state)
         self.cursor.fill_(self.position % self.steps * self.length)
         if state["memory"] is not None:
             self.memory = tuple(tensor.to(self.device) for tensor in state["memory"])
 
 
-class TextData:
-    """A text on a device."""
-
-    metric = PERPLEXITY
+class TextData(DeviceData):
+    """A text on a device. Its batches are in the order of the text, so they have no seed; `length` is that of a window."""
 
     def __init__(
         self, dataset: TextDataset, batch_size: int, length: int, device: torch.device, processes: Processes = ALONE
     ) -> None:
-        self.dataset, self.batch_size, self.length, self.device = dataset, batch_size, length, device
-        self.processes = processes
-        self.train = TextFeed(dataset.train, batch_size, length, device, "train", processes)
-        self.val = TextFeed(dataset.val, batch_size, length, device, "val", processes)
+        self.length = length
+        super().__init__(dataset, batch_size, 0, device, processes)
         parts = {"train": dataset.train[: len(dataset.test)], "val": dataset.val, "test": dataset.test}
         self.parts = {name: tokens.to(device) for name, tokens in parts.items()}
 
-    def calibration(self) -> TextFeed:
+    @property
+    def metric(self) -> Metric:
         """See `DeviceData`."""
-        return TextFeed(self.dataset.train, self.batch_size, self.length, self.device, "train", self.processes)
+        return PERPLEXITY
+
+    def feed(self, part: str, batch_size: int, seed: int) -> TextFeed:
+        """See `DeviceData`. Every part has as many columns."""
+        tokens: Tensor = getattr(self.dataset, part)
+        return TextFeed(tokens, self.batch_size, self.length, self.device, part, self.processes)
 
     @torch.no_grad()
     def evaluate(self, model: Any, part: str) -> Score:

@@ -3,14 +3,12 @@
 from mlrsnet_lab.horizon.comparison import Comparison, HeldOut
 from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.data import Data
-from mlrsnet_lab.horizon.evolution import Evolution
-from mlrsnet_lab.horizon.generation import Generation
-from mlrsnet_lab.horizon.mixture import Mixture
-from mlrsnet_lab.horizon.sampler import Sampler, TaskSampler
+from mlrsnet_lab.horizon.evolution import Evolution, Generation
+from mlrsnet_lab.horizon.sampler import Mixture, Sampler, TaskSampler
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.tasks import Tasks
 from mlrsnet_lab.horizon.trainer import HorizonTrainer
-from mlrsnet_lab.horizon.updates import SGD, Adam, Update
+from mlrsnet_lab.horizon.updates import SGD, Adam
 
 __all__ = [
     "SGD",
@@ -27,5 +25,4 @@ __all__ = [
     "Task",
     "TaskSampler",
     "Tasks",
-    "Update",
 ]

@@ -7,7 +7,7 @@ import torch
 from mlrsnet_lab import checks
 
 CPU = torch.device("cpu")
-PRECISIONS = ("fp32", "bf16", "fp64")
+PRECISIONS = ("fp32", "fp64")
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class Compute:
 
     Args:
         device: to train on, or its name.
-        precision: `fp32`; `bf16`, which is autocast: weights, losses and optimizer state stay in float32; `fp64` throughout.
+        precision: `fp32` or `fp64`.
         capture: capture the step in a CUDA graph. Must be False for models that copy from the host or decide on the host in their
             forward pass.
 
-    >>> Compute("cpu", "bf16").dtype
-    torch.float32
+    >>> Compute("cpu", "fp64").dtype
+    torch.float64
     """
 
     device: torch.device = CPU
@@ -36,8 +36,3 @@ class Compute:
     def dtype(self) -> torch.dtype:
         """Of weights, losses, LRs and optimizer state."""
         return torch.float64 if self.precision == "fp64" else torch.float32
-
-
-def at_least_single(values: torch.Tensor) -> torch.Tensor:
-    """Half-precision values as float32; float32 and float64 as they are."""
-    return values.float() if values.dtype.itemsize < 4 else values

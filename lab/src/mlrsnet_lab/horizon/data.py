@@ -41,14 +41,13 @@ class Data:
             raise ValueError(
                 f"inputs and targets must have the same length, at least 1; got {len(inputs)} and {len(targets)}"
             )
-        object.__setattr__(self, "inputs", _checked_inputs(inputs, self.dtype))
+        inputs = _checked_inputs(inputs, self.dtype)
         if targets.is_floating_point():
-            targets = _checked_numbers(targets, self.dtype)
-            object.__setattr__(self, "num_classes", _number_of_outputs(targets, self.num_classes))
+            targets, outputs = _numbers(targets, self.num_classes, self.dtype)
         else:
-            object.__setattr__(self, "num_classes", _number_of_classes(targets, self.num_classes))
-            targets = targets.long()
-        object.__setattr__(self, "targets", targets)
+            targets, outputs = _classes(targets, self.num_classes)
+        for name, value in {"inputs": inputs, "targets": targets, "num_classes": outputs}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def is_regression(self) -> bool:
@@ -80,33 +79,30 @@ def _tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def _number_of_classes(targets: Tensor, given: int) -> int:
-    if int(targets.min()) < 0:
-        raise ValueError(
-            f"targets must be classes, whole numbers from 0, or floats to predict, got {int(targets.min())}"
-        )
-    largest = int(targets.max())
+def _classes(targets: Tensor, given: int) -> tuple[Tensor, int]:
+    """Targets, and how many classes there are."""
+    smallest, largest = int(targets.min()), int(targets.max())
+    if smallest < 0:
+        raise ValueError(f"targets must be classes, whole numbers from 0, or floats to predict, got {smallest}")
     number = checks.whole_number("num_classes", given or largest + 1, 2)
     if number <= largest:
         raise ValueError(f"num_classes must be above the largest target {largest}, got {number}")
-    return number
+    return targets.long(), number
 
 
-def _checked_numbers(targets: Tensor, dtype: torch.dtype) -> Tensor:
+def _numbers(targets: Tensor, given: int, dtype: torch.dtype) -> tuple[Tensor, int]:
+    """Targets (N, K), and K."""
     if targets.ndim > 2 or not torch.isfinite(targets).all():
         raise ValueError(
             f"targets that are floats must be finite and of shape (N,) or (N, K), got {tuple(targets.shape)}: flatten them, "
             "clean the data; classes must be whole numbers"
         )
-    return targets.to(dtype).reshape(len(targets), -1)
-
-
-def _number_of_outputs(targets: Tensor, given: int) -> int:
-    if given not in (0, targets.shape[1]):
+    flat = targets.to(dtype).reshape(len(targets), -1)
+    if given not in (0, flat.shape[1]):
         raise ValueError(
-            f"num_classes must be left out for numbers to predict, got {given} for {targets.shape[1]} of them"
+            f"num_classes must be left out for numbers to predict, got {given} for {flat.shape[1]} of them"
         )
-    return targets.shape[1]
+    return flat, flat.shape[1]
 
 
 def _checked_inputs(inputs: Tensor, dtype: torch.dtype) -> Tensor:

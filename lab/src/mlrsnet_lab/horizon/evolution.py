@@ -2,23 +2,19 @@
 
 For a fitness f, directions eps_i ~ N(0, I) in antithetic pairs eps, -eps, and n of them in all:
 
-    grad E[f(phi + sigma eps)]  ~  sum_i u_i eps_i / (n sigma),   u_i = f_i, or the centred ranks of the f_i
+    grad E[f(phi + sigma eps)]  ~  sum_i u_i eps_i / (n sigma),   u_i = f_i, or the centred rank of f_i
 
 The fitness of a whole training has cliffs, because one LR too large makes it diverge, and its scale depends on the task.
-With ranks, neither a cliff nor a hard task dominates the sum. With gaps, a failure counts by its size, and a task on which all
-members end alike hardly counts.
+With ranks, neither a cliff nor a hard task dominates the sum.
 """
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mlrsnet_lab import checks
-
-NEAR_0, LARGEST_GAP = 0.05, 2.0
-"""Keep trainings that end near 0, and those that diverge, from dominating the sum of gaps."""
 
 
 def antithetic(pairs: int, size: int, generator: torch.Generator) -> Tensor:
@@ -47,22 +43,6 @@ def centred_ranks(fitness: Tensor) -> Tensor:
     return ranks / max(fitness.shape[-1] - 1, 1) - 0.5
 
 
-def centred_gaps(fitness: Tensor) -> Tensor:
-    """log((f + 0.05) / (median + 0.05)) along the last dimension, at most 2 either way.
-
-    Values that are not finite count as the largest gap.
-
-    >>> centred_gaps(torch.tensor([0.95, float("nan"), 0.95, 1.95])).tolist()
-    [0.0, 2.0, 0.0, 0.693...]
-    """
-    values = torch.where(torch.isfinite(fitness), fitness, torch.inf).clamp(min=0) + NEAR_0
-    gaps = torch.log(values / values.median(dim=-1, keepdim=True).values)
-    return torch.nan_to_num(gaps, nan=0.0).clamp(-LARGEST_GAP, LARGEST_GAP)  # NaN: the median diverged, too
-
-
-UTILITIES: dict[str, Callable[[Tensor], Tensor]] = {"ranks": centred_ranks, "gaps": centred_gaps}
-
-
 @dataclass(frozen=True)
 class Evolution:
     """How a `HorizonTrainer` learns.
@@ -72,7 +52,6 @@ class Evolution:
         members: trainings per task, an even number.
         sigma: size of the perturbations.
         meta_lr: LR of Adam at the start.
-        utility: `ranks`, or `gaps`, which see the size of a failure.
         average: decay of the average over generations that becomes the schedule.
         seed: of everything random.
     """
@@ -81,7 +60,6 @@ class Evolution:
     members: int = 16
     sigma: float = 0.1
     meta_lr: float = 0.03
-    utility: str = "ranks"
     average: float = 0.9
     seed: int = 0
 
@@ -91,7 +69,6 @@ class Evolution:
             raise ValueError(f"members must be even, got {self.members}: perturbations come in pairs")
         checks.positive("sigma", self.sigma)
         checks.positive("meta_lr", self.meta_lr)
-        checks.one_of("utility", self.utility, UTILITIES)
         checks.below_one("average", self.average)
         checks.whole_number("seed", self.seed, 0)
 
@@ -103,3 +80,32 @@ def gradient(utilities: Tensor, directions: Tensor, sigma: float) -> Tensor:
     then give the exact gradient.
     """
     return torch.einsum("...n,...ns->s", utilities.to(directions), directions) / (utilities.numel() * sigma)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The mean fitness of all members and of each task's better half, the share that diverged, and the largest length."""
+
+    number: int
+    fitness: float
+    better_half: float
+    diverged: float
+    total_steps: int
+
+
+def summarise(number: int, fitness: Tensor, total_steps: int) -> Generation:
+    """From the fitness (tasks, members); members that diverged do not count in its mean.
+
+    >>> summarise(1, torch.tensor([[1.0, math.nan]]), 9)
+    Generation(number=1, fitness=1.0, better_half=1.0, diverged=0.5, total_steps=9)
+    """
+    is_finite = torch.isfinite(fitness)
+    values = fitness[is_finite]
+    better_half = torch.where(is_finite, fitness, math.inf).sort(dim=1).values[:, : fitness.shape[1] // 2]
+    return Generation(
+        number=number,
+        fitness=float(values.mean()) if len(values) else math.inf,
+        better_half=float(better_half.mean()),
+        diverged=float((~is_finite).float().mean()),
+        total_steps=total_steps,
+    )

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.horizon.compute import at_least_single
 
 Fitness = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,7 +28,7 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """
     if targets.is_floating_point():
         return unexplained(outputs, targets)
-    each = cross_entropy(at_least_single(outputs).flatten(0, -2), targets.flatten(), reduction="none")
+    each = cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="none")
     return each.view(len(outputs), -1).mean(1)
 
 
@@ -50,7 +49,7 @@ def calibrated_loss(outputs: Tensor, targets: Tensor, *, rounds: int = 24) -> Te
     """
     if targets.is_floating_point():
         return unexplained(outputs, targets)
-    z = at_least_single(outputs).flatten(1, -2)  # (members, examples, classes)
+    z = outputs.flatten(1, -2)  # (members, examples, classes)
     z = z - z.gather(-1, targets.flatten(1).unsqueeze(-1))  # then the loss is logsumexp(z)
 
     def at(log_tau: Tensor) -> Tensor:
@@ -78,22 +77,11 @@ def unexplained(outputs: Tensor, targets: Tensor) -> Tensor:
     >>> unexplained(torch.zeros(1, 4, 1), torch.tensor([[[-1.0], [1.0], [-1.0], [1.0]]])).tolist()
     [1.0]
     """
-    targets = at_least_single(targets)
     variance = (targets - targets.mean(1, keepdim=True)).square().flatten(1).mean(1)
-    return (at_least_single(outputs) - targets).square().flatten(1).mean(1) / variance
+    return (outputs - targets).square().flatten(1).mean(1) / variance
 
 
-def error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The share of wrong answers; for classes only. It is flat almost everywhere, so it is hard to learn from.
-
-    >>> error(torch.tensor([[[2.0, 1.0], [0.0, 1.0]]]), torch.tensor([[0, 0]])).tolist()
-    [0.5]
-    """
-    wrong = (outputs.argmax(-1) != targets).flatten(1).float().mean(1)
-    return torch.where(outputs.isnan().flatten(1).any(1), torch.nan, wrong)
-
-
-FITNESS: dict[str, Fitness] = {"calibrated": calibrated_loss, "loss": loss, "error": error}
+FITNESS: dict[str, Fitness] = {"calibrated": calibrated_loss, "loss": loss}
 
 
 def find_fitness(fitness: str | Fitness) -> Fitness:

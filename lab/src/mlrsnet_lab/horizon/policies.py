@@ -3,22 +3,21 @@
 Policies work on the device and in place, and never wait for it. Their buffers are never replaced: a captured step refers to them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mlrsnet import algorithm2
+from mlrsnet import algorithm2, sensors
 from mlrsnet.default import Default
 from mlrsnet.law import Facts, Law, Seen
 from mlrsnet.ops import DEVICE, leaves, rebuilt
 from mlrsnet.plan import Plan
 from mlrsnet.ranges import optimizer_scale
 from mlrsnet.schedule import Schedule
-from mlrsnet.sensors import wide
-from mlrsnet_lab.horizon.rows import Rows
-from mlrsnet_lab.horizon.steps import StackedSteps
+from mlrsnet_lab.horizon.stacked_models import Rows
 from mlrsnet_lab.horizon.updates import Update
 
 
@@ -89,12 +88,12 @@ class ByLaw(Policy):
     def __init__(self, law: Law, members: int, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self.law, start = law, law.begin(Facts(num_classes=2))
         buffers = (
-            torch.zeros(members, *numbers.shape, dtype=dtype if numbers.ndim else wide(device), device=device)
+            torch.zeros(members, *numbers.shape, dtype=dtype if numbers.ndim else sensors.wide(device), device=device)
             for numbers in map(torch.as_tensor, leaves(start))
         )
         self.state: Any = rebuilt(start, buffers)
-        self.plan = Plan(*torch.zeros(len(Plan._fields), dtype=wide(device), device=device))
-        self.scale = torch.ones(members, dtype=wide(device), device=device)
+        self.plan = Plan(*torch.zeros(len(Plan._fields), dtype=sensors.wide(device), device=device))
+        self.scale = torch.ones(members, dtype=sensors.wide(device), device=device)
 
     def begin(self, total_steps: int, facts: Sequence[Facts]) -> None:
         """See `Policy`."""
@@ -163,6 +162,52 @@ class Networks(ByLaw):
 
     def _network(self, loss: Tensor, progress: Tensor, phase: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.law.net.predict(self.weights, loss, progress, memory, DEVICE)
+
+
+class StackedSteps:
+    """How far the weights of many trainings move in a step: what `sensors.Steps` sees of one, measured at all entries.
+
+    x, now and guess of `law.Seen`, a number for each training.
+
+    Args:
+        rows: the weights.
+        update: moves them.
+    """
+
+    def __init__(self, rows: Rows, update: Update) -> None:
+        self.rows, self.is_gradient = rows, update.is_gradient
+        self.counts, self.floors = self._numbers(sensors.count), self._numbers(sensors.shortest_length)
+        self.n = sum(math.prod(shape) for shape in rows.shapes)
+        self.x, self.now, self.guess = self.counts.new_zeros(3, len(rows.weights))
+        self.shrink = self.counts.new_ones(len(rows.weights), len(rows.shapes))
+        self._before = torch.zeros_like(rows.weights)
+
+    def begin(self) -> None:
+        """Nothing was measured yet. What is too long now is shrunk from now on."""
+        shrink = sensors.LONGEST * self.floors / self._lengths(self.rows.weights)
+        self.shrink.copy_(shrink.nan_to_num(nan=1.0).clamp(max=1.0))
+        self.x.fill_(math.nan)
+
+    def before(self, gradients: Tensor) -> None:
+        """A step with these gradients (members, size) begins."""
+        self._before.copy_(self.rows.weights)
+        plain = torch.maximum(self._lengths(self._before) * self.shrink, self.floors)
+        self.lengths, pulled = plain * self.counts, self._lengths(gradients)
+        self.guess.copy_(sensors.first_square(pulled, plain, self.n, DEVICE))
+        if self.is_gradient:
+            self.now.copy_(sensors.relative_square(pulled * self.counts, self.lengths))
+
+    def after(self, lrs: Tensor) -> None:
+        """The step was taken, at these LRs (members,)."""
+        moved = self._lengths(self.rows.weights - self._before)
+        self.x.copy_(sensors.relative_square(moved * self.counts, self.lengths) / lrs.square())
+
+    def _lengths(self, values: Tensor) -> Tensor:
+        return self.rows.lengths(values).to(self.counts)
+
+    def _numbers(self, of_shape: Any) -> Tensor:
+        device = self.rows.weights.device
+        return torch.tensor(list(map(of_shape, self.rows.shapes)), dtype=sensors.wide(device), device=device)
 
 
 class Defaults(ByLaw):

@@ -1,4 +1,4 @@
-"""Where the tasks of a generation come from."""
+"""Where the tasks of a generation come from. A `Task` checks its own settings when it is drawn."""
 
 import math
 from collections.abc import Sequence
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mlrsnet_lab import checks
 from mlrsnet_lab.horizon.data import Data
+from mlrsnet_lab.horizon.seeds import seed_from
 from mlrsnet_lab.horizon.task import ModelFactory, Task
-from mlrsnet_lab.horizon.updates import Update, find
+from mlrsnet_lab.horizon.updates import Update
 
 T = TypeVar("T")
 
@@ -50,8 +51,9 @@ class TaskSampler:
         num_classes: one is chosen, and that many random classes; None for all classes.
         train_sizes: smallest and largest number of training examples, drawn uniformly in the logarithm; None for all.
         val_size: held-out examples of a task.
-        clip_norm, judged_after: of all tasks.
+        clip_norm: of all tasks.
 
+    >>> from torch import nn
     >>> data = Data(torch.randn(200, 4), torch.arange(200) % 5)
     >>> tasks = TaskSampler([data], [lambda data: nn.Linear(4, data.num_classes)], val_size=20, num_classes=(2, None))
     >>> drawn = tasks.sample(seed=2, count=3)
@@ -63,7 +65,7 @@ class TaskSampler:
     models: Sequence[ModelFactory]
     horizons: tuple[int, int] = (100, 400)
     batch_sizes: Sequence[int] = (32,)
-    optimizers: Sequence["str | Update"] = ("sgd",)
+    optimizers: Sequence[str | Update] = ("sgd",)
     weight_decays: Sequence[float] = (5e-4,)
     num_classes: Sequence[int | None] = (None,)
     train_sizes: tuple[int, int] | None = None
@@ -71,7 +73,6 @@ class TaskSampler:
     label_noises: Sequence[float] = (0.0,)
     label_smoothings: Sequence[float] = (0.0,)
     clip_norm: float | None = None
-    judged_after: float = 1.0
     _by_class: dict[Data, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,14 +80,10 @@ class TaskSampler:
             choices = getattr(self, name)
             if not isinstance(choices, list | tuple) or not choices:
                 raise ValueError(f"{name} must be a list of one or more to choose from, got {choices!r}")
-        self._check_data_and_models()
-        self._check_choices()
         _check_limits("horizons", self.horizons)
         if self.train_sizes is not None:
             _check_limits("train_sizes", self.train_sizes)
         checks.whole_number("val_size", self.val_size)
-        if self.clip_norm is not None:
-            checks.positive("clip_norm", self.clip_norm)
 
     def sample(self, seed: int, count: int) -> list[Task]:
         """Draw the tasks of one generation."""
@@ -104,7 +101,6 @@ class TaskSampler:
             "optimizer": pick(self.optimizers, random),
             "label_smoothing": pick(self.label_smoothings, random),
             "clip_norm": self.clip_norm,
-            "judged_after": self.judged_after,
         }
 
     def draw(self, shared: dict[str, Any], random: torch.Generator) -> Task:
@@ -147,30 +143,40 @@ class TaskSampler:
             self._by_class[data] = [(targets == c).nonzero().squeeze(1) for c in range(data.num_classes)]
         return torch.cat([self._by_class[data][c] for c in classes])
 
-    def _check_data_and_models(self) -> None:
-        for data in self.data:
-            if not isinstance(data, Data):
-                raise ValueError(
-                    f"each of data must be a horizon.Data, got {type(data).__name__}: wrap inputs and targets"
-                )
-        for model in self.models:
-            if not callable(model) or isinstance(model, nn.Module):
-                raise ValueError(f"each of models must be a function of the data that returns a network, got {model!r}")
 
-    def _check_choices(self) -> None:
-        for optimizer in self.optimizers:
-            find(optimizer)
-        for noise in self.label_noises:
-            checks.below_one("each of label_noises", noise)
-        for smoothing in self.label_smoothings:
-            checks.below_one("each of label_smoothings", smoothing)
-        for decay in self.weight_decays:
-            checks.not_negative("each of weight_decays", decay)
-        for size in self.batch_sizes:
-            checks.whole_number("each of batch_sizes", size)
-        for number in self.num_classes:
-            if number is not None:
-                checks.whole_number("each of num_classes", number, 2)
+@dataclass(frozen=True)
+class Mixture:
+    """Draws the tasks of a generation from a few of its samplers.
+
+    Args:
+        kinds: samplers. Each should draw tasks that train side by side.
+        at_once: the number of samplers a generation draws from.
+
+    >>> from torch import nn
+    >>> data = Data(torch.randn(99, 4), torch.arange(99) % 3)
+    >>> kinds = [TaskSampler([data], [lambda d: nn.Linear(4, 3)], optimizers=(o,), val_size=20) for o in ("sgd", "adam")]
+    >>> len(Mixture(kinds).sample(seed=0, count=4))
+    4
+    """
+
+    kinds: Sequence[Sampler]
+    at_once: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.kinds or not all(callable(getattr(kind, "sample", None)) for kind in self.kinds):
+            raise ValueError(f"kinds must be one or more samplers, got {self.kinds!r}: pass TaskSamplers")
+        checks.whole_number("at_once", self.at_once)
+
+    def sample(self, seed: int, count: int) -> list[Task]:
+        """Draw `count` tasks, divided evenly among the chosen samplers."""
+        random = torch.Generator().manual_seed(seed)
+        chosen = torch.randperm(len(self.kinds), generator=random)[: min(self.at_once, count)].tolist()
+        counts = [len(range(first, count, len(chosen))) for first in range(len(chosen))]
+        return [
+            task
+            for kind, number in zip(chosen, counts, strict=True)
+            for task in self.kinds[kind].sample(seed_from("kind", kind, seed), number)
+        ]
 
 
 def pick(choices: Sequence[T], random: torch.Generator) -> T:

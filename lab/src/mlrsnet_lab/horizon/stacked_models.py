@@ -1,21 +1,70 @@
 """Many copies of one model, run in one call with `torch.func` over stacked weights and buffers."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.linalg import vector_norm
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import batch_norm, instance_norm
-from torch.nn.modules.dropout import _DropoutNd
-from torch.overrides import TorchFunctionMode
 
-from mlrsnet_lab.horizon.compute import Compute, at_least_single
-from mlrsnet_lab.horizon.rows import Rows
+from mlrsnet_lab.horizon.compute import Compute
 
-NORMS_WITH_STATISTICS = (batch_norm, instance_norm, torch.batch_norm, torch.instance_norm)
+ALIGNMENT = 32
+"""Each parameter starts at a multiple of this many numbers in its row, because tensor cores need aligned addresses."""
+
+
+class Rows:
+    """`weights` (members, size) holds one member per row; `views` are the parameters (members, ...) by name.
+
+    An optimizer update of all members is then a few operations on one matrix, whatever the network.
+
+    Args:
+        model: gives the names, shapes, type and device.
+        members: how many copies.
+    """
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not parameters:
+            raise ValueError("model must have parameters to train, got none that requires a gradient")
+        like, starts, end = next(iter(parameters.values())), {}, 0
+        for name, parameter in parameters.items():
+            starts[name] = end
+            end += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        self.weights = torch.zeros(members, end, dtype=like.dtype, device=like.device)
+        self.views = {
+            name: self.weights[:, start : start + parameters[name].numel()]
+            .view(members, *parameters[name].shape)
+            .requires_grad_()
+            for name, start in starts.items()
+        }
+        chosen = [name for name, one in parameters.items() if one.ndim >= 2] or list(parameters)
+        self.shapes = [parameters[name].shape for name in chosen]
+        """Of the matrices; of all parameters where there is no matrix."""
+        self._places = [(starts[name], starts[name] + parameters[name].numel()) for name in chosen]
+
+    def lengths(self, values: Tensor) -> Tensor:
+        """(members, L) norms of the matrices in a matrix such as `weights`."""
+        return torch.stack([vector_norm(values[:, start:end], dim=1) for start, end in self._places], dim=1)
+
+    @torch.no_grad()
+    def fill(self, rows: slice, model: nn.Module) -> None:
+        """Copy the model's weights into these rows."""
+        parameters = dict(model.named_parameters())
+        for name, view in self.views.items():
+            view[rows] = parameters[name].to(self.weights)
+
+    def gather(self, gradients: Sequence[Tensor]) -> Tensor:
+        """One matrix (members, size) from the gradients of the views."""
+        parts = []
+        for gradient in gradients:
+            flat = gradient.flatten(1)
+            parts.append(flat)
+            if padding := -flat.shape[1] % ALIGNMENT:
+                parts.append(flat.new_zeros(1, 1).expand(len(flat), padding))
+        return torch.cat(parts, dim=1)
 
 
 class StackedModels:
@@ -28,15 +77,10 @@ class StackedModels:
     """
 
     def __init__(self, model: nn.Module, members: int, run: Compute) -> None:
-        self.dtype, self.is_bf16 = run.dtype, run.precision == "bf16"
+        self.dtype = run.dtype
         self.model = self._converted(model)
         self.rows = Rows(self.model, members)
         self.fixed = {name: value.detach().expand(members, *value.shape).clone() for name, value in _fixed(self.model)}
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether any layer drops values at random."""
-        return any(isinstance(module, _DropoutNd) and module.p for module in self.model.modules())
 
     def fill(self, rows: slice, model: nn.Module) -> None:
         """Copy a model's weights and buffers into these rows."""
@@ -51,12 +95,7 @@ class StackedModels:
         def one(weights: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor) -> Any:
             return functional_call(self.model, (weights, fixed), (x,))
 
-        with ExitStack() as settings:
-            settings.enter_context(sdpa_kernel(SDPBackend.MATH))  # vmap cannot batch the fused ones
-            if self.is_bf16:
-                # No cache of cast weights: a captured step would go on reading the old ones.
-                settings.enter_context(torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False))
-                settings.enter_context(SingleNorms())
+        with sdpa_kernel(SDPBackend.MATH):  # vmap cannot batch the fused ones
             try:
                 return torch.vmap(one, randomness="different")(self.rows.views, self.fixed, inputs)
             except RuntimeError as error:
@@ -75,23 +114,6 @@ class StackedModels:
             if parameter.requires_grad and parameter.dtype != self.dtype:
                 raise TypeError(f"model must have float32 parameters, got {parameter.dtype} in {name}: call .float()")
         return model
-
-
-class SingleNorms(TorchFunctionMode):
-    """Normalise half-precision inputs in float32, with float32 statistics, as autocast does outside `torch.vmap`.
-
-    Inside `torch.vmap` torch gives the norm unit weights of the input's type, and a GPU then refuses running statistics of
-    another type ("Expected running_mean to have type BFloat16"). The output has the input's type again.
-    """
-
-    def __torch_function__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Intercept the norms that have running statistics; call everything else as it is."""
-        kwargs = kwargs or {}
-        if func not in NORMS_WITH_STATISTICS or not args:
-            return func(*args, **kwargs)
-        return func(at_least_single(args[0]), *args[1:], **kwargs).to(args[0].dtype)
 
 
 def _fixed(model: nn.Module) -> list[tuple[str, Tensor]]:

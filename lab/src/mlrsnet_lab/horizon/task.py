@@ -28,17 +28,16 @@ class Task:
     Args:
         data: where the examples come from.
         model: a function of the data that returns a network. It is called under `seed`.
-        total_steps: the number of steps that the schedule plans for.
+        total_steps: how many steps it takes.
         batch_size: examples per step.
         train, val: indices into the data, without overlap. If None, a fifth of the examples of `classes` is held out.
         classes: train on these classes only, renamed 0, 1, ...; None for all. The network's other outputs are masked.
-        optimizer: `sgd`, `sgdm`, `adam`, `adamw`, or an `Update`.
+        optimizer: `sgd`, `sgdm`, `adam`, `adamw`, or a `horizon.SGD` or `horizon.Adam`.
         weight_decay: of the optimizer.
         label_noise: share of the training labels replaced by random ones; not for sequences.
         seed: of initial weights, batch order, mirroring and label noise.
         label_smoothing: of the training loss.
         clip_norm: largest norm of the gradient; None for no limit.
-        judged_after: share of `total_steps` after which the training stops and is judged.
     """
 
     data: Data
@@ -48,13 +47,12 @@ class Task:
     train: Tensor | None = field(default=None, repr=False)
     val: Tensor | None = field(default=None, repr=False)
     classes: Sequence[int] | None = None
-    optimizer: "str | Update" = "sgd"
+    optimizer: str | Update = "sgd"
     weight_decay: float = 0.0
     label_noise: float = 0.0
     seed: int = 0
     label_smoothing: float = 0.0
     clip_norm: float | None = None
-    judged_after: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", find(self.optimizer))
@@ -72,11 +70,6 @@ class Task:
     def num_classes(self) -> int:
         """The number of classes the task tells apart, or of numbers that it predicts."""
         return self.data.num_classes if self.classes is None else len(self.classes)
-
-    @property
-    def steps(self) -> int:
-        """The number of steps it takes: `judged_after` of `total_steps`."""
-        return max(1, round(self.judged_after * self.total_steps))
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -115,8 +108,6 @@ class Task:
 
     def _check_numbers(self) -> None:
         checks.whole_number("total_steps", self.total_steps)
-        if not 0 < checks.real("judged_after", self.judged_after) <= 1:
-            raise ValueError(f"judged_after must be in (0, 1], a share of total_steps, got {self.judged_after!r}")
         checks.whole_number("batch_size", self.batch_size)
         checks.whole_number("seed", self.seed, 0)
         checks.below_one("label_noise", self.label_noise)

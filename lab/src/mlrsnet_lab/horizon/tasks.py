@@ -15,7 +15,7 @@ class Tasks:
         sampler: a `TaskSampler`, or anything with its `sample(seed, count)`.
         per_generation: how many tasks a generation trains.
         together: how many of them train side by side at most; 0 for all that can.
-        fitness: `calibrated` (validation loss at the best temperature), `loss`, `error`, or a function of outputs and targets; see
+        fitness: `calibrated` (validation loss at the best temperature), `loss`, or a function of outputs and targets; see
             `fitness.py`.
         held_out: how many tasks only measure; 0 for no comparison.
         measured_on: their sampler; `sampler` under other seeds if None.

@@ -4,7 +4,7 @@ Algorithm 1 of the paper looks one step ahead, and one step ahead a smaller LR t
 that sets the LRs is judged on held-out data after a complete training. In generation s:
 
     for each task k, members i = 1..n:   f_ki = fitness at the end of a training under phi_s + sigma eps_ki
-    g = mean over k, i of u(f_ki) eps_ki / sigma           (u: ranks or gaps within the task; eps antithetic)
+    g = mean over k, i of u(f_ki) eps_ki / sigma           (u: ranks within the task; eps antithetic)
     phi_{s+1} = phi_s - Adam(g),     phi_bar = decay phi_bar + (1 - decay) phi_{s+1}
 
 The schedule is phi_bar. No gradient goes through the trainings, so nothing is stored for one: memory grows with the
@@ -29,9 +29,8 @@ from mlrsnet.schedule import Schedule
 from mlrsnet_lab import checks
 from mlrsnet_lab.horizon.comparison import Comparison, HeldOut, hold_out
 from mlrsnet_lab.horizon.compute import Compute
-from mlrsnet_lab.horizon.evolution import UTILITIES, Evolution, antithetic, gradient
+from mlrsnet_lab.horizon.evolution import Evolution, Generation, antithetic, centred_ranks, gradient, summarise
 from mlrsnet_lab.horizon.first_net import first_net
-from mlrsnet_lab.horizon.generation import Generation, summarise
 from mlrsnet_lab.horizon.judging import NO_LOSSES, Helpers, Judged, judged, widened
 from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.pool import Pool, grouped
@@ -142,8 +141,7 @@ class HorizonTrainer:
             self.loss_range, left = widened(self.loss_range, one.loss_range), left - set(one.indices)
         if left:
             raise ValueError(f"found must hold every group of the generation, the tasks {sorted(left)} are missing")
-        utilities = UTILITIES[self.evolution.utility](fitness)
-        self._descend(gradient(utilities, eps, self.evolution.sigma))
+        self._descend(gradient(centred_ranks(fitness), eps, self.evolution.sigma))
         self.optimizers |= {str(task.optimizer) for task in tasks}
         self.history.append(summarise(self.number + 1, fitness, max(task.total_steps for task in tasks)))
         return self.history[-1]

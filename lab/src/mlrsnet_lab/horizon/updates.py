@@ -1,11 +1,11 @@
 """Optimizer updates for many trainings at once, each with its own LR. Step for step equal to `torch.optim`.
 
 Weights, gradients and state are (members, size), one training per row; lr and weight_decay are (members, 1). Updates work
-in place, in float32 or float64, and never wait for the device.
+in place, in float32 or float64, and never wait for the device. They are frozen, so that tasks with equal ones train side by side.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,24 +13,6 @@ from torch import Tensor
 from mlrsnet_lab import checks
 
 State = dict[str, Tensor]
-
-
-class Update(Protocol):
-    """One kind of optimizer. A frozen dataclass, so that tasks with equal updates can train side by side."""
-
-    @property
-    def group(self) -> dict[str, Any]:
-        """What laws and ranges read of a parameter group of torch's own optimizer of this kind."""
-
-    @property
-    def is_gradient(self) -> bool:
-        """Whether a step is the gradient, but for weight decay."""
-
-    def begin(self, weights: Tensor) -> State:
-        """The state before the first step."""
-
-    def apply(self, weights: Tensor, gradients: Tensor, state: State, lr: Tensor, weight_decay: Tensor) -> None:
-        """Take one step, in place."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +38,12 @@ class SGD:
 
     @property
     def group(self) -> dict[str, Any]:
-        """See `Update`."""
+        """What laws and ranges read of a parameter group of torch's own optimizer of this kind."""
         return {"momentum": self.momentum, "dampening": 0.0, "nesterov": self.nesterov}
 
     @property
     def is_gradient(self) -> bool:
-        """See `Update`."""
+        """Whether a step is the gradient, but for weight decay."""
         return not self.momentum
 
     def begin(self, weights: Tensor) -> State:
@@ -104,7 +86,7 @@ class Adam:
 
     @property
     def group(self) -> dict[str, Any]:
-        """See `Update`."""
+        """See `SGD`."""
         return {"betas": (self.beta1, self.beta2), "eps": self.eps}
 
     def begin(self, weights: Tensor) -> State:
@@ -127,17 +109,13 @@ class Adam:
         weights.addcdiv_(m * (lr / first.to(lr)), root, value=-1)
 
 
+Update = SGD | Adam
 UPDATES: dict[str, Update] = {"sgd": SGD(), "sgdm": SGD(momentum=0.9), "adam": Adam(), "adamw": Adam(decoupled=True)}
 """Updates by name. The lab uses the same names."""
 
 
-def find(optimizer: "str | Update") -> Update:
+def find(optimizer: str | Update) -> Update:
     """The update of a name, or the one that is given."""
-    if isinstance(optimizer, str):
-        return UPDATES[checks.one_of("optimizer", optimizer, UPDATES)]
-    is_one = callable(getattr(optimizer, "apply", None)) and getattr(optimizer, "__hash__", None) is not None
-    if not is_one or isinstance(optimizer, type):
-        raise ValueError(
-            f"optimizer must be one of {', '.join(UPDATES)} or a frozen dataclass like horizon.SGD, got {optimizer!r}"
-        )
-    return optimizer
+    if isinstance(optimizer, SGD | Adam):
+        return optimizer
+    return UPDATES[checks.one_of("optimizer", optimizer, UPDATES)]

@@ -8,13 +8,10 @@ from mlrsnet.baselines import HAND_DESIGNED, factors
 from mlrsnet_lab import checks
 from mlrsnet_lab import options as named
 from mlrsnet_lab.methods.base import Method, Setting
-from mlrsnet_lab.methods.hd import HDMethod
-from mlrsnet_lab.methods.l4 import L4Method
+from mlrsnet_lab.methods.hand_designed import ByTable, ValStrategy
 from mlrsnet_lab.methods.learned import Learned, RelativeRule
 from mlrsnet_lab.methods.mlr_snet import MLRSNet
-from mlrsnet_lab.methods.rtho import RTHOMethod
-from mlrsnet_lab.methods.table import ByTable
-from mlrsnet_lab.methods.val_strategy import ValStrategy
+from mlrsnet_lab.methods.own import HDMethod, L4Method, RTHOMethod
 
 __all__ = ["METHODS", "SCHEDULES", "Method", "Setting", "build", "check", "defaults", "register", "uses_lr"]
 

@@ -134,39 +134,3 @@ class Method:
         """Where the LR is: on a GPU it is a tensor there."""
         lr = self.optimizer.param_groups[0]["lr"]
         return lr.device if isinstance(lr, Tensor) else torch.device("cpu")
-
-
-class OwnOptimizer(Method):
-    """A method that is itself an optimizer. It takes its form, momentum and other settings from the spec's optimizer.
-
-    Args:
-        setting: the training.
-        forms: the types of optimizers that the method has a form for.
-    """
-
-    capturable = False
-    schedule = ""
-    """Its name in a spec."""
-
-    def __init__(self, setting: Setting, forms: Sequence[type[Optimizer]]) -> None:
-        super().__init__(setting)
-        if type(setting.optimizer) not in forms:
-            known = " and ".join(form.__name__ for form in forms)
-            raise TypeError(
-                f"optimizer must be one that schedule {self.schedule!r} has a form for, got "
-                f"{type(setting.optimizer).__name__}: it has forms for {known}"
-            )
-        self.form: dict[str, Any] = setting.optimizer.param_groups[0]
-
-    def refuse_nesterov(self) -> None:
-        """Raise if the spec's optimizer uses Nesterov momentum."""
-        if self.form.get("nesterov"):
-            raise ValueError(f"nesterov must be false with schedule {self.schedule!r}, got true: it has no form for it")
-
-    def state_dict(self) -> dict[str, Any]:
-        """The optimizer's."""
-        return self.optimizer.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The optimizer's."""
-        self.optimizer.load_state_dict(state)

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.language import LanguageModel, State
-from mlrsnet_lab.models.options import dropout_rate
+from mlrsnet_lab.models.parts import LanguageModel, State, dropout_rate
 
 INIT_RANGE = 0.1
 """Range of the initial embedding, as in PyTorch's word_language_model."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from torch import nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import normalisation
+from mlrsnet_lab.models.parts import normalisation
 
 INITS = ("torch", "he")
 

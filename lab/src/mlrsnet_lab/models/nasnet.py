@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape
+from mlrsnet_lab.models.parts import Shape
 
 STEM = 3
 """Times `filters`: channels of the first convolution, as in the authors' network for CIFAR."""

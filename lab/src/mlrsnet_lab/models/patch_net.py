@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape, normalisation
+from mlrsnet_lab.models.parts import Shape, normalisation
 
 
 class PatchNet(nn.Module):

@@ -3,20 +3,20 @@
 from torch import nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.initialisation import xavier
-from mlrsnet_lab.models.options import NORMS
+from mlrsnet_lab.models.parts import NORMS, Shape, xavier
 
 INITS = ("torch", "xavier")
 
 
 def small_cnn(
-    in_channels: int = 1, num_classes: int = 10, width: int = 16, norm: str = "batch", init: str = "torch"
+    shape: Shape, num_classes: int, *, width: int = 16, norm: str = "batch", init: str = "torch"
 ) -> nn.Sequential:
     """Two 3x3 convolutions, the second of stride 2, average pooling and a linear layer.
 
     `norm`: `batch`, `layer` (over channels and places of a picture) or `none`, before each ReLU. `init`: `torch` (the
     layers' own), or `xavier` for the convolutions (Xavier-uniform with gain sqrt(2)).
     """
+    checks.whole_number("width", width)
     checks.one_of("norm", norm, ("none", *NORMS))
     checks.one_of("init", init, INITS)
 
@@ -26,7 +26,7 @@ def small_cnn(
 
     bias = norm == "none"
     model = nn.Sequential(
-        nn.Conv2d(in_channels, width, 3, padding=1, bias=bias),
+        nn.Conv2d(shape[0], width, 3, padding=1, bias=bias),
         *normalised(width),
         nn.ReLU(),
         nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=bias),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape
+from mlrsnet_lab.models.parts import Shape
 
 
 class Branch(nn.Module):

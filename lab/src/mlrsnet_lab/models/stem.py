@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape
+from mlrsnet_lab.models.parts import Shape
 
 STEMS = ("auto", "small", "original")
 ORIGINAL_FROM = 128

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import dropout_rate
+from mlrsnet_lab.models.parts import dropout_rate
 from mlrsnet_lab.models.transformer import Block, check_heads
 
 PAD = 0

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.language import LanguageModel, State
-from mlrsnet_lab.models.options import dropout_rate
+from mlrsnet_lab.models.parts import LanguageModel, State, dropout_rate
 
 INIT_STD = 0.02
 """Standard deviation of the initial matrices, as in GPT-2."""

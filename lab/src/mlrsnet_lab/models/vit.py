@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape, dropout_rate
+from mlrsnet_lab.models.parts import Shape, dropout_rate
 from mlrsnet_lab.models.transformer import Block, check_heads
 
 POSITION_STD = 0.02

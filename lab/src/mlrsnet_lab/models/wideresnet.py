@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.options import Shape, dropout_rate
+from mlrsnet_lab.models.parts import Shape, dropout_rate
 
 CHANNELS = 16
 """Channels of the first convolution, and of the first group at width 1."""

@@ -4,21 +4,21 @@ eta_t = max_{i <= t} |w_i - w_0| / sqrt(sum_{i <= t} |g_i|^2). Its authors ask f
 has: with gamma = 8, average_t = (1 - a_t) average_{t-1} + a_t w_t, a_t = (1 + gamma) / (t + gamma).
 """
 
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.optimizers.packages import need
-from mlrsnet_lab.optimizers.plain import Parameters
+from mlrsnet_lab.optimizers.plain import Make
+from mlrsnet_lab.optimizers.rivals import need
 
 
-def l_dog(parameters: Parameters, lr: Any, weight_decay: float, fused: bool, *, reps_rel: float = 1e-6) -> Optimizer:
+def l_dog(*, reps_rel: float = 1e-6) -> Make:
     """`LDoG` with its averager. lr is 1 by default; `reps_rel` sets the first step: 1e-4 for networks with batch norm."""
-    return _kind()(parameters, lr=lr, weight_decay=weight_decay, reps_rel=checks.positive("reps_rel", reps_rel))
+    return partial(_kind(), reps_rel=checks.positive("reps_rel", reps_rel))
 
 
 @cache
@@ -28,7 +28,7 @@ def _kind() -> Any:
     class AveragedLDoG(base):  # type: ignore[misc, valid-type]
         """L-DoG that evaluates its average: `eval()` puts it in place of the weights, `train()` the weights back."""
 
-        def __init__(self, parameters: Parameters, **options: Any) -> None:
+        def __init__(self, parameters: Iterable[nn.Parameter], **options: Any) -> None:
             kept = list(parameters)
             super().__init__(kept, **options)
             self.averager = averager(nn.ParameterList(kept))

@@ -1,46 +1,27 @@
-"""torch's own optimizers. On a GPU they have tensor LRs and fused kernels."""
+"""torch's own optimizers. `fused`: on a GPU they have fused kernels, which a CUDA graph can capture."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from torch import nn
 from torch.optim import SGD, Optimizer
 
 from mlrsnet_lab import checks
 
-Parameters = Iterable[nn.Parameter]
+Make = Callable[..., Optimizer]
+"""Makes an optimizer from parameters, lr and weight_decay."""
 
 
-def sgd(parameters: Parameters, lr: Any, weight_decay: float, fused: bool) -> Optimizer:
+def sgd(fused: bool) -> Make:
     """w - lr (g + wd w)."""
-    return SGD(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+    return partial(SGD, fused=fused)
 
 
-def sgdm(
-    parameters: Parameters,
-    lr: Any,
-    weight_decay: float,
-    fused: bool,
-    *,
-    momentum: float = 0.9,
-    nesterov: bool = False,
-) -> Optimizer:
+def sgdm(fused: bool, *, momentum: float = 0.9, nesterov: bool = False) -> Make:
     """SGD with momentum, heavy-ball or Nesterov."""
-    checks.below_one("momentum", momentum)
-    return SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
+    return partial(SGD, momentum=checks.below_one("momentum", momentum), nesterov=nesterov, fused=fused)
 
 
-def adam(
-    kind: Callable[..., Optimizer],
-    parameters: Parameters,
-    lr: Any,
-    weight_decay: float,
-    fused: bool,
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> Optimizer:
+def adam(kind: Callable[..., Any], fused: bool, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Make:
     """Adam, which adds weight decay to the gradient, or AdamW, which applies it to the weights."""
-    betas = (beta1, beta2)
-    return kind(parameters, lr=lr, weight_decay=weight_decay, betas=betas, eps=eps, fused=fused, capturable=fused)
+    return partial(kind, betas=(beta1, beta2), eps=eps, fused=fused, capturable=fused)

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mlrsnet.sensors import read_facts
 from mlrsnet_lab import datasets
 from mlrsnet_lab.executors import Crew, Done, Place, Work, here
 from mlrsnet_lab.files.fallback import exists
@@ -18,11 +20,9 @@ from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.lock import held_file
 from mlrsnet_lab.signals import PoliteStop
-from mlrsnet_lab.table.columns import Sizing
-from mlrsnet_lab.table.facts import weight_facts
+from mlrsnet_lab.table.columns import Sizes, Sizing
 from mlrsnet_lab.table.file import EDGES, TrainingRow, TrainingTable
 from mlrsnet_lab.table.kinds import Kind
-from mlrsnet_lab.table.policy import Sizes
 
 SAVE_SECONDS = 20.0
 
@@ -97,21 +97,26 @@ def _collect(table: TrainingTable, rows: Iterator[Done], path: Path, on_row: OnR
 def train_row(where: Place, kind: Kind, columns: Sequence[Sizing], root: Path) -> TrainingRow:
     """Train a kind under every column, in whichever process."""
     task, device = kind.task(root), torch.device(where.device)
-    network = task.fresh_model()
     pool = Pool(lambda trainings: Sizes(columns, device), Compute(device))
     group = next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("calibrated"))))
     trained = group.trained
     return TrainingRow(
         kind.to_dict(),
-        {**weight_facts(p for p in network.parameters() if p.requires_grad), **_data_facts(task)},
+        _facts(task),
         torch.where(torch.isfinite(trained.fitness), trained.fitness, torch.inf).cpu().numpy(),
         _in_parts(trained.losses).cpu().numpy(),
     )
 
 
-def _data_facts(task: Task) -> dict[str, float]:
+def _facts(task: Task) -> dict[str, Any]:
+    """What is known before the training starts: of the weights, see `mlrsnet.law.Facts`, and of the data."""
     assert task.train is not None
-    return {"epochs": task.total_steps * task.batch_size / len(task.train), "outputs": task.num_classes}
+    known = read_facts(weight for weight in task.fresh_model().parameters() if weight.requires_grad)
+    return {
+        **{name: getattr(known, name) for name in ("matrices", "parameters", "depth", "is_trained")},
+        "epochs": task.total_steps * task.batch_size / len(task.train),
+        "outputs": task.num_classes,
+    }
 
 
 def _in_parts(losses: Tensor) -> Tensor:

@@ -3,8 +3,7 @@
 Each kind is drawn from its number: a family of networks, a dataset, an optimizer, a horizon and everything else that decides a
 training. The families are those that users train: fully connected networks with and without normalisation, deep ones without,
 convolutions, residual networks, depthwise convolutions, LSTMs, transformers with torch's and with GPT-2's initialisation,
-regression, and fine-tuning on the same and on shifted data. Only the training part of any dataset is used. One more family, `rows`,
-is drawn by its name only: small real tables, seen many times.
+regression, and fine-tuning on the same and on shifted data. Only the training part of any dataset is used.
 """
 
 import math
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from mlrsnet_lab import models
-from mlrsnet_lab.datasets import data_root, r_tables
 from mlrsnet_lab.horizon import Data, Task
 from mlrsnet_lab.horizon.sampler import log_uniform, pick
 from mlrsnet_lab.horizon.seeds import generator
@@ -29,7 +27,6 @@ from mlrsnet_lab.models.transformer import INIT_STD
 from mlrsnet_lab.universal import DECAYS, LENGTH, OPTIMIZERS, OTHER_DECAYS, TRAINING, VALIDATION, load
 
 FAMILIES = ("mlp", "deep", "cnn", "residual", "depthwise", "lstm", "transformer", "regression", "tuning")
-ROWS = "rows"
 PICTURES = tuple(source for source in TRAINING if source.side)
 TEXTS = tuple(source for source in TRAINING if not source.side)
 SHIFTS = ("same", "inverted", "classes")
@@ -43,8 +40,8 @@ class Kind:
 
     Args:
         number: of the draw.
-        family: one of `FAMILIES`, or `ROWS`.
-        source: the dataset's name; see `universal.TRAINING` and `r_tables.TABLES`.
+        family: one of `FAMILIES`.
+        source: the dataset's name; see `universal.TRAINING`.
         network: its kind and options.
         optimizer, total_steps, batch_size, weight_decay, label_noise, label_smoothing, clip_norm: see `Task`.
         train_size: examples to train on.
@@ -73,9 +70,14 @@ class Kind:
         """As plain JSON types."""
         return asdict(self)
 
+    def data(self, root: Path | None = None) -> Data:
+        """The dataset; for regression the lower half of a picture is predicted from the upper one."""
+        data = load({source.name: source for source in VALIDATION}[self.source], root)
+        return _halves(data, self.target_scale) if self.family == "regression" else data
+
     def task(self, root: Path | None = None) -> Task:
         """The training."""
-        data, model = source_data(self, root), network_of(self.network)
+        data, model = self.data(root), network_of(self.network)
         if self.start:
             data, model = fine_tuned(self, model, data)
         order = torch.randperm(len(data.inputs), generator=generator("table split", self.seed))
@@ -105,8 +107,6 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
     """
     random = generator("table", number)
     family = families[number % len(families)]
-    if family == ROWS:
-        return _draw_rows(number, horizons, random)
     source = pick(TEXTS if family in ("lstm", "transformer") else PICTURES, random).name
     optimizer = pick(OPTIMIZERS, random)
     batch = (
@@ -132,34 +132,21 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
     )
 
 
-def _draw_rows(number: int, horizons: tuple[int, int], random: torch.Generator) -> Kind:
-    """A small table, and what people train on one."""
-    optimizer = pick(OPTIMIZERS, random)
-    return Kind(
-        number,
-        ROWS,
-        tuple(r_tables.TABLES)[number % len(r_tables.TABLES)],
-        _network(ROWS, random),
-        optimizer,
-        log_uniform(*horizons, random),
-        pick((8, 16, 32, 64), random),
-        log_uniform(100, 5000, random),
-        weight_decay=pick(DECAYS.get(optimizer, OTHER_DECAYS), random),
-        seed=int(torch.randint(2**31, (), generator=random)),
-    )
-
-
 def _start(random: torch.Generator) -> dict[str, Any]:
     """A pre-training on a share of the data, and how the data changes after it."""
     share, steps = pick((0.25, 0.75), random), pick((300, 3000), random)
     return {"steps": steps, "share": share, "shift": pick(SHIFTS, random)}
 
 
-def _network(family: str, random: torch.Generator) -> dict[str, Any]:
-    def mlp(depths: tuple[int, ...], norms: tuple[str, ...], inits: tuple[str, ...] = ("torch",)) -> dict[str, Any]:
-        width, depth = pick((16, 32, 64, 128), random), pick(depths, random)
-        return {"kind": "mlp", "width": width, "depth": depth, "norm": pick(norms, random), "init": pick(inits, random)}
+def draw_mlp(
+    random: torch.Generator, depths: tuple[int, ...], norms: tuple[str, ...], inits: tuple[str, ...] = ("torch",)
+) -> dict[str, Any]:
+    """A fully connected network."""
+    width, depth = pick((16, 32, 64, 128), random), pick(depths, random)
+    return {"kind": "mlp", "width": width, "depth": depth, "norm": pick(norms, random), "init": pick(inits, random)}
 
+
+def _network(family: str, random: torch.Generator) -> dict[str, Any]:
     def small_cnn() -> dict[str, Any]:
         return {"kind": "small_cnn", "width": pick((4, 8), random), "norm": pick(("none", "batch", "layer"), random)}
 
@@ -171,9 +158,9 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
         return {"kind": "residual", "width": pick((4, 8, 16), random), "depth": pick((1, 2, 4), random), "skip": skip}
 
     if family == "mlp":
-        return mlp((1, 2, 3), ("none", "batch", "layer"), ("torch", "torch", "he"))
+        return draw_mlp(random, (1, 2, 3), ("none", "batch", "layer"), ("torch", "torch", "he"))
     if family == "deep":
-        return mlp((5, 8, 12), ("none", "none", "batch", "layer"), ("torch", "he", "he"))
+        return draw_mlp(random, (5, 8, 12), ("none", "none", "batch", "layer"), ("torch", "he", "he"))
     if family == "cnn":
         return pick((small_cnn, patches), random)()
     if family == "residual":
@@ -190,19 +177,11 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
             "depth": pick((1, 2, 4), random),
             "init": init,
         }
-    if family == ROWS:
-        return mlp((1, 1, 2, 3), ("none", "none", "batch", "layer"))
     if family == "regression":
-        return mlp((1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
-    return pick((lambda: mlp((1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random)()
-
-
-def source_data(kind: Kind, root: Path | None = None) -> Data:
-    """The dataset of a kind; for regression the lower half of a picture is predicted from the upper one."""
-    if kind.family == ROWS:
-        return r_tables.load(kind.source, data_root(root))
-    data = load({source.name: source for source in VALIDATION}[kind.source], root)
-    return _halves(data, kind.target_scale) if kind.family == "regression" else data
+        return draw_mlp(random, (1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
+    return pick(
+        (lambda: draw_mlp(random, (1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random
+    )()
 
 
 @lru_cache(maxsize=8)
@@ -293,3 +272,37 @@ def _pre_trained(kind: Kind, model: ModelFactory, data: Data, inputs: Tensor, ta
             optimizer.step()
             decay.step()
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+FIRST = 1_000_000
+"""Numbers of kinds begin here: the rows of a table have smaller ones, so that it can judge what was learned."""
+
+
+@dataclass(frozen=True)
+class KindSampler:
+    """Draws kinds of the table, each with its own data, network, optimizer and horizon.
+
+    Args:
+        horizons: smallest and largest number of steps.
+        families: see `kinds.FAMILIES`.
+        root: where the data is.
+
+    >>> KindSampler((50, 60), ("mlp",)).numbers(seed=3, count=2) == KindSampler((50, 60), ("mlp",)).numbers(seed=3, count=2)
+    True
+    """
+
+    horizons: tuple[int, int] = (50, 3000)
+    families: Sequence[str] = FAMILIES
+    root: Path | None = None
+
+    def numbers(self, seed: int, count: int) -> list[int]:
+        """The kinds of a seed."""
+        drawn = torch.randint(2**31, (count,), generator=generator("kinds", seed))
+        return [FIRST + number for number in drawn.tolist()]
+
+    def sample(self, seed: int, count: int) -> list[Task]:
+        """See `horizon.Sampler`."""
+        return [
+            draw(number, horizons=self.horizons, families=self.families).task(self.root)
+            for number in self.numbers(seed, count)
+        ]

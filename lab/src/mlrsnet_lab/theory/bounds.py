@@ -1,7 +1,7 @@
 """The schedules of Section 5.1 and the bounds of Theorems 1, 2 and 3, as pure functions of their constants.
 
 Each bound is what the appendix's proof gives once its slips are corrected, for SGD w_{t+1} = w_t - alpha_t v_t from w_1,
-t = 1..T. Paper symbols: L, mu, kappa, sigma from (A1) to (A3), see `problems`; a, b, K, M, N from `Decay`.
+t = 1..T. Paper symbols: L, mu, kappa, sigma from (A1) to (A3), see `problems`; a, b, M, N from `Decay`, K = 1 / a.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.theory.problems import Noise, at_least_zero
+from mlrsnet_lab.theory.problems import Noise
 
 LARGEST_EXPONENT = 700.0
 """exp() of more overflows a float: a bound that needs it is infinite."""
@@ -25,7 +25,7 @@ class Decay:
     """The LRs the theorems assume, Eq. (eqlr): alpha_t = alpha_{t-1} beta_t, 1/K <= a <= beta_t <= b <= 1, t = 1..T.
 
     a = (M/T)^(1/T) and b = (N/T)^(1/T) with 0 < M < N <= T, so alpha_T lies between M/T and N/T of alpha_0. Every
-    K >= 1/a gives a bound, and the smallest gives the best one: that is the default.
+    K >= 1/a gives a bound, and 1/a the best one, so K is 1/a.
 
     >>> decay = Decay(T=100, M=1, N=4)
     >>> [round(decay.lrs(1.0, position)[-1].item(), 6) for position in (0.0, 1.0)]
@@ -35,7 +35,6 @@ class Decay:
     T: int
     M: float
     N: float
-    K: float | None = None
 
     def __post_init__(self) -> None:
         checks.whole_number("T", self.T, 3, "it is the number of SGD steps")
@@ -44,8 +43,6 @@ class Decay:
             raise ValueError(
                 f"N must be in (M, T] = ({self.M:g}, {self.T}], got {self.N!r}: the last LR is at most N/T of alpha_0"
             )
-        if self.K is not None and checks.real("K", self.K) < 1 / self.a:
-            raise ValueError(f"K must be >= 1/a = {1 / self.a:.6g}, got {self.K!r}: leave it out for the best bound")
 
     @property
     def a(self) -> float:
@@ -56,11 +53,6 @@ class Decay:
     def b(self) -> float:
         """(N/T)^(1/T), the slowest decay of one step."""
         return math.pow(self.N / self.T, 1 / self.T)
-
-    @property
-    def smallest_factor(self) -> float:
-        """1/K."""
-        return self.a if self.K is None else 1 / self.K
 
     def lrs(self, alpha_0: float, position: float | Tensor = 0.5) -> Tensor:
         """alpha_1, ..., alpha_T with beta_t = a^(1-s) b^s; s in [0, 1] is the position, one for all steps or one for each."""
@@ -73,7 +65,7 @@ class Decay:
 
     def least_sum(self, alpha_0: float) -> float:
         """sum_t alpha_t >= alpha_0 (T - M) / (K ln(T/M))  (proof of Theorem 1)."""
-        return alpha_0 * (self.T - self.M) * self.smallest_factor / math.log(self.T / self.M)
+        return alpha_0 * (self.T - self.M) * self.a / math.log(self.T / self.M)
 
     def largest_sum(self, alpha_0: float, power: int = 1) -> float:
         """sum_t alpha_t^s <= alpha_0^s (T + s ln(T/N)) min(1, 1 / ln(T/N)), s = 1 or 2 (eqsumat; proof of Theorem 3)."""
@@ -151,8 +143,7 @@ class MetaAdam:
         checks.positive("meta lr", self.lr, "eta of Theorem 3")
         checks.positive("epsilon", self.epsilon, "Theorem 3 divides by it")
         for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
-            if not 0 <= checks.real(name, beta) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {beta!r}: it weighs the past")
+            checks.below_one(name, beta, "it weighs the past")
 
     def meets_theorem3(self, *, meta_smoothness: float, meta_gradient_bound: float) -> bool:
         """eta <= epsilon / (2 L_A), 1 - beta2 <= epsilon^2 / (16 G^2), beta1 = 0: print has L for L_A and rho for G."""
@@ -182,8 +173,8 @@ def theorem3_bound(
     L, rho, kappa, sigma = smoothness, gradient_bound, noise.relative, noise.absolute
     checks.positive("gradient_bound", rho, "rho, the largest norm of a gradient")
     checks.positive("meta_gradient_bound", meta_gradient_bound, "G, the largest entry of a meta-gradient")
-    at_least_zero("first_val_gap", first_val_gap, "it is the first validation loss above its infimum")
-    at_least_zero("meta_noise", meta_noise, "it is a variance")
+    checks.not_negative("first_val_gap", first_val_gap)
+    checks.not_negative("meta_noise", meta_noise)
     alpha_0 = initial_lr(noise, smoothness=L, c=c)
     S_1, S_2 = decay.largest_sum(alpha_0, 1), decay.largest_sum(alpha_0, 2)
     G_eps = math.sqrt(adam.beta2) * meta_gradient_bound + adam.epsilon
@@ -194,7 +185,7 @@ def theorem3_bound(
 def _theorem1_terms(decay: Decay, noise: Noise, L: float, mu: float, first_gap: float) -> tuple[float, float]:
     """The two terms `theorem1_printed` shows; C(M) exp(-mu T ...) is one exponential, so it cannot overflow."""
     _check_pl(L, mu, first_gap)
-    T, M, N, K = decay.T, decay.M, decay.N, 1 / decay.smallest_factor
+    T, M, N, K = decay.T, decay.M, decay.N, 1 / decay.a
     rate = mu * initial_lr(noise, smoothness=L) / (K * math.log(T / M))
     C = math.exp(rate * M) if rate * M < LARGEST_EXPONENT else math.inf
     R = 2 * K**2 * C * math.log(T / M) ** 2 * (N / M) ** 2 / (math.e**2 * mu**2 * (1 - M / N) * T)
@@ -206,4 +197,4 @@ def _check_pl(smoothness: float, pl_constant: float, first_gap: float) -> None:
     checks.positive("pl_constant", pl_constant, "without the PL condition use theorem2_bound")
     if pl_constant > smoothness:
         raise ValueError(f"pl_constant must be <= smoothness = {smoothness!r}, got {pl_constant!r}: mu cannot exceed L")
-    at_least_zero("first_gap", first_gap, "it is f(w_1) - f*")
+    checks.not_negative("first_gap", first_gap)

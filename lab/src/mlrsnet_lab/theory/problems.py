@@ -98,19 +98,11 @@ class Noise:
     absolute: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least_zero("relative noise", self.relative, "kappa multiplies the squared norm of the gradient")
-        at_least_zero("absolute noise", self.absolute, "sigma is a variance")
+        checks.not_negative("relative noise", self.relative)
+        checks.not_negative("absolute noise", self.absolute)
 
     def around(self, gradient: Tensor, generator: torch.Generator) -> Tensor:
         """v, an unbiased estimate of the gradient: one draw for every leading index."""
         u = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype)
         u = u / u.norm(dim=-1, keepdim=True)
         return gradient + (self.relative * gradient.square().sum(-1, keepdim=True) + self.absolute).sqrt() * u
-
-
-def at_least_zero(name: str, value: float, hint: str) -> float:
-    """Return `value` as a finite float >= 0, or raise naming the argument and the rule."""
-    number = checks.real(name, value, hint)
-    if number < 0:
-        raise ValueError(f"{name} must be >= 0, got {value!r}: {hint}")
-    return number

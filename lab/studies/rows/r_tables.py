@@ -103,13 +103,7 @@ def load(name: str, root: Path) -> Data:
 
 
 def parse(table: RTable, text: str) -> packages.Arrays:
-    """Inputs and targets of a table's CSV, whose first column numbers the rows.
-
-    >>> text = ",a,b,y\\n1,1,no,5\\n2,3,yes,7\\n3,NA,no,9\\n4,4,no,9\\n5,4,no,9\\n6,4,yes,9\\n7,4,no,9"
-    >>> found = parse(RTable("x/t.csv", "y"), text)
-    >>> found["inputs"].shape, round(float(found["targets"].std()), 3)
-    ((6, 2), 1.0)
-    """
+    """Inputs and targets of a table's CSV, whose first column numbers the rows."""
     head, *lines = csv.reader(io.StringIO(text))
     columns = dict(zip(head[1:], zip(*(line[1:] for line in lines), strict=True), strict=True))
     kept = {

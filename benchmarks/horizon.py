@@ -28,6 +28,7 @@ from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
 from mlrsnet_lab.horizon.policies import Networks
 from mlrsnet_lab.horizon.population import Population
+from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
 from mlrsnet_lab.records import commit
 
@@ -83,8 +84,8 @@ def measure(device: torch.device, members: tuple[int, ...], steps: int) -> dict[
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
         made = population(data, count // TASKS, chosen)
-        made.train(chosen, calibrated_loss)  # captures the step
-        whole = min(seconds(lambda made=made: made.train(chosen, calibrated_loss), device) for _ in range(2))
+        Training(made, chosen, calibrated_loss).run()  # captures the step
+        whole = min(seconds(lambda made=made: Training(made, chosen, calibrated_loss).run(), device) for _ in range(2))
         line = {
             "trainings": count,
             "steps_per_second": steps / whole,

@@ -10,6 +10,7 @@ from mlrsnet_lab import universal
 from mlrsnet_lab.horizon import Data, Evolution, HorizonTrainer, Tasks
 from mlrsnet_lab.horizon.policies import Defaults
 from mlrsnet_lab.horizon.population import Population
+from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models.small_text import AttentionNet, RecurrentNet
 from mlrsnet_lab.universal import SmallSource, begin_trained, distribution, load
 
@@ -156,5 +157,5 @@ def test_populations_of_every_picture_network_take_a_step():
         ).sample(0, 2)
 
         population = Population(tasks[0], 2, 1, Defaults(2, torch.device("cpu")))
-        trained = population.train(tasks, lambda outputs, targets: outputs.sum((1, 2)))
+        trained = Training(population, tasks, lambda outputs, targets: outputs.sum((1, 2))).run()
         assert torch.isfinite(trained.losses).all(), options

@@ -13,6 +13,7 @@ from mlrsnet_lab.devices import resolve
 from mlrsnet_lab.executors import Crew, Place, Work
 from mlrsnet_lab.horizon import Comparison, HorizonTrainer
 from mlrsnet_lab.horizon.judging import Judged
+from mlrsnet_lab.horizon.pool import AT_ONCE
 from mlrsnet_lab.meta_building import build
 from mlrsnet_lab.meta_specs import HorizonSpec
 
@@ -36,7 +37,9 @@ class CrewHelpers:
         """Train the groups of the next generation, the longest first."""
         steps = [task.total_steps for task in trainer.next_tasks()]
         groups = sorted(trainer.groups(), key=lambda group: -steps[group[0]] * len(group))
-        for found in self._ask(trainer, train_groups, [([group],) for group in groups]):
+        size = self._groups_at_once(len(groups))
+        parts = [groups[first : first + size] for first in range(0, len(groups), size)]
+        for found in self._ask(trainer, train_groups, [(part,) for part in parts]):
             yield from found
 
     def compare(self, trainer: HorizonTrainer) -> Comparison:
@@ -45,6 +48,12 @@ class CrewHelpers:
         assert trainer.held_out is not None
         trainer.held_out.grid_fitness = grids
         return Comparison(**found)
+
+    def _groups_at_once(self, count: int) -> int:
+        """On a GPU a process trains several groups at once; elsewhere one group after the other, so that none waits long."""
+        if not self.crew.workers.device.startswith("cuda"):
+            return 1
+        return min(AT_ONCE, -(-count // self.crew.workers.size))
 
     def _ask(
         self, trainer: HorizonTrainer, function: Callable[..., Any], arguments: list[tuple[Any, ...]]

@@ -10,8 +10,10 @@ from mlrsnet.schedule import Schedule
 from mlrsnet_lab.horizon import Compute, Data, Evolution, HeldOut, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet_lab.horizon.first_net import first_net
 from mlrsnet_lab.horizon.fitness import calibrated_loss
-from mlrsnet_lab.horizon.policies import Defaults, Networks
+from mlrsnet_lab.horizon.policies import Defaults, Factors, Networks
+from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.population import CHUNK, Population
+from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
@@ -70,9 +72,9 @@ def population(tasks, data, precision="fp32", capture=True):
 @pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adam", "adamw"])
 def test_a_captured_population_is_the_one_on_the_cpu(data, model, optimizer):
     tasks = sampler(data, model, optimizer).sample(0, TASKS)
-    on_cpu = population(tasks, data).train(tasks, calibrated_loss)
+    on_cpu = Training(population(tasks, data), tasks, calibrated_loss).run()
     captured = population(tasks, data.to(CUDA))
-    on_gpu = captured.train(tasks, calibrated_loss)
+    on_gpu = Training(captured, tasks, calibrated_loss).run()
     assert captured.graph is not None
     torch.testing.assert_close(on_gpu.losses[:, :10].cpu(), on_cpu.losses[:, :10], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(on_gpu.lrs[:, :10].cpu(), on_cpu.lrs[:, :10], rtol=1e-3, atol=1e-5)
@@ -85,7 +87,7 @@ def test_a_captured_population_with_the_default_is_the_one_on_the_cpu(data, opti
     for device in ("cpu", CUDA):
         run = Compute(device, "fp64")
         made = Population(tasks[0], TASKS, MEMBERS, Defaults(TASKS * MEMBERS, run.device), run)
-        found.append(made.train(tasks, calibrated_loss))
+        found.append(Training(made, tasks, calibrated_loss).run())
         assert (made.graph is not None) == (device == CUDA)
     torch.testing.assert_close(found[1].losses.cpu(), found[0].losses, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found[1].lrs.cpu(), found[0].lrs, rtol=1e-6, atol=1e-9)
@@ -95,10 +97,10 @@ def test_a_graph_is_used_again_for_other_tasks_and_lengths(data):
     on_gpu = data.to(CUDA)
     first, second = sampler(data).sample(0, TASKS), sampler(data, steps=75).sample(1, TASKS)
     used = population(first, on_gpu)
-    used.train(first, calibrated_loss)
+    Training(used, first, calibrated_loss).run()
     again, fresh = (
-        used.train(second, calibrated_loss),
-        population(second, on_gpu).train(second, calibrated_loss),
+        Training(used, second, calibrated_loss).run(),
+        Training(population(second, on_gpu), second, calibrated_loss).run(),
     )
     torch.testing.assert_close(again.losses[:, :20], fresh.losses[:, :20], rtol=1e-3, atol=1e-4)
     assert again.losses.shape == (TASKS * MEMBERS, 75)
@@ -108,9 +110,9 @@ def test_a_graph_is_used_again_for_other_tasks_and_lengths(data):
 @pytest.mark.parametrize("optimizer", ["sgdm", "adamw"])
 def test_a_captured_population_in_double_precision_is_the_one_on_the_cpu(data, model, optimizer):
     tasks = sampler(data, model, optimizer).sample(0, TASKS)
-    on_cpu = population(tasks, data, "fp64").train(tasks, calibrated_loss)
+    on_cpu = Training(population(tasks, data, "fp64"), tasks, calibrated_loss).run()
     captured = population(tasks, data.to(CUDA), "fp64")
-    on_gpu = captured.train(tasks, calibrated_loss)
+    on_gpu = Training(captured, tasks, calibrated_loss).run()
     assert captured.graph is not None
     torch.testing.assert_close(on_gpu.losses.cpu(), on_cpu.losses, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(on_gpu.lrs.cpu(), on_cpu.lrs, rtol=1e-6, atol=1e-9)
@@ -145,8 +147,31 @@ def test_dropout_is_the_same_in_every_training(data):
 
     tasks = sampler(data, dropping).sample(0, TASKS)
     used = population(tasks, data.to(CUDA))
-    first, again = used.train(tasks, calibrated_loss), used.train(tasks, calibrated_loss)
+    first, again = Training(used, tasks, calibrated_loss).run(), Training(used, tasks, calibrated_loss).run()
     assert torch.equal(first.losses[:, 10:], again.losses[:, 10:])
+
+
+def test_populations_at_the_same_time_are_those_one_after_another(data):
+    def dropping(data):
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(192, data.num_classes))
+
+    models = (patch_net, layer_net, convolutions, dropping)
+    tasks = [task for model in models for steps in (70, 150) for task in sampler(data, model, steps=steps).sample(0, 2)]
+
+    def trained(at_once):
+        pool = Pool(lambda total: Factors(torch.full((total,), 0.05, device=CUDA), 150), Compute(CUDA))
+        pool.at_once = at_once
+        found = {}
+        values = [torch.ones(4, 150)] * len(tasks)
+        for group in pool.train(tasks, values, calibrated_loss):
+            found[tuple(group.indices)] = group.trained.losses.cpu(), group.trained.fitness.cpu()
+        return found
+
+    alone, together = trained(1), trained(8)
+    assert alone.keys() == together.keys()
+    for indices, (losses, fitness) in alone.items():
+        torch.testing.assert_close(together[indices][0][:, :20], losses[:, :20], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(together[indices][1], fitness, rtol=0.1, atol=0.02)
 
 
 def test_a_model_that_cannot_be_captured_trains_without(data):

@@ -1,7 +1,8 @@
-"""Trainings of any mix of tasks: what comes out is that of a plain loop, and a population is reused."""
+"""Trainings in progress: taken in turns they end as they do one after another, and a population is reused."""
 
 import itertools
 
+import pytest
 import torch
 from torch import nn
 from trainings import BATCH, PEAKS, assert_same, layer_norm, linear, make_data, make_tasks, one_by_one, table
@@ -12,27 +13,31 @@ from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.population import CHUNK, Population
+from mlrsnet_lab.horizon.training import Training
 
 FACTORS = torch.tensor([1.0 - 0.5 * step / 100 for step in range(100)], dtype=torch.float64).expand(len(PEAKS), -1)
 
 
-def make_pool(most_steps=100):
+def make_pool(most_steps=100, at_once=1):
     """A pool of tables, in double precision."""
     peaks = torch.tensor(PEAKS, dtype=torch.float64)
-    return Pool(lambda trainings: Factors(peaks.repeat(trainings // len(peaks)), most_steps), Compute(precision="fp64"))
+    pool = Pool(lambda trainings: Factors(peaks.repeat(trainings // len(peaks)), most_steps), Compute(precision="fp64"))
+    pool.at_once = at_once
+    return pool
 
 
 def dropping(data):
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), linear(data))
 
 
-def test_tasks_of_different_kinds_come_back_in_their_own_places():
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_tasks_of_different_kinds_come_back_in_their_own_places(at_once):
     data = make_data()
     tasks = [
         Task(data, (linear, layer_norm)[i % 2], (4, 7)[i // 3], BATCH, optimizer=("sgd", "adam")[i == 4], seed=i)
         for i in range(6)
     ]
-    pool = make_pool()
+    pool = make_pool(at_once=at_once)
     for _ in range(2):
         found = list(pool.train(tasks, [FACTORS] * 6, mean_loss))
         assert sorted(index for group in found for index in group.indices) == list(range(6))
@@ -61,8 +66,23 @@ def lengths_and_models():
     ]
 
 
+def test_populations_at_the_same_time_are_those_one_after_another():
+    tasks = lengths_and_models()
+
+    def losses(at_once):
+        pool = make_pool(200, at_once)
+        found = pool.train(tasks, [torch.ones(len(PEAKS), 200)] * len(tasks), mean_loss)
+        ends = {group.indices[0]: torch.cat((group.trained.losses.flatten(), group.trained.fitness)) for group in found}
+        assert len(pool.populations) == 2  # one for all lengths
+        return list(ends), [ends[index] for index in range(len(tasks))]
+
+    (order, alone), (other_order, together) = losses(1), losses(4)
+    assert order == list(range(6)) != other_order
+    assert all(map(torch.equal, alone, together))
+
+
 def loop(population, task):
-    """A training written out: one loop, without streams."""
+    """A training written out: one loop, without chunks in turns, streams or saved random states."""
     batches = Batches(task)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.seed)
@@ -76,7 +96,7 @@ def loop(population, task):
 
 
 def test_a_pool_gives_bit_for_bit_what_a_plain_loop_gives():
-    tasks, pool = lengths_and_models(), make_pool(200)
+    tasks, pool = lengths_and_models(), make_pool(200, at_once=4)
     values = [torch.ones(len(PEAKS), 200)] * len(tasks)
     for group in pool.train(tasks, values, mean_loss):
         losses = group.trained.losses.split(CHUNK, dim=1)
@@ -84,7 +104,22 @@ def test_a_pool_gives_bit_for_bit_what_a_plain_loop_gives():
         population = make_pool(200)._population([tasks[group.indices[0]]], len(PEAKS))
         population[1].configure(values[0])
         assert torch.equal(found, loop(population[0], tasks[group.indices[0]]))
-    assert len(pool.populations) == 2  # one for all lengths
+
+
+def test_a_training_is_advanced_chunk_by_chunk_and_then_judged():
+    task = Task(make_data(), linear, CHUNK + 5, BATCH)
+    training = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss)
+    for left in (CHUNK + 5, 5, 0):
+        assert training.steps_left == left
+        with pytest.raises(
+            RuntimeError, match=rf"the training has {left} steps left: call advance\(\) until it is done"
+        ):
+            training.result  # noqa: B018
+        training.advance()
+    assert training.done
+    assert training.result.losses.shape == (len(PEAKS), CHUNK + 5)
+    with pytest.raises(RuntimeError, match="the training is done: read its result"):
+        training.advance()
 
 
 def test_a_pool_forgets_the_populations_that_were_not_used_for_longest(monkeypatch):
@@ -100,7 +135,7 @@ def test_the_users_random_numbers_are_left_alone_by_a_training():
     tasks = make_tasks(make_data(), linear)
     population = Population(tasks[0], 2, 3, table(tasks), Compute(precision="fp64"))
     torch.manual_seed(0)
-    population.train(tasks, mean_loss)
+    Training(population, tasks, mean_loss).run()
     found = torch.rand(3)
     torch.manual_seed(0)
     assert torch.equal(found, torch.rand(3))
@@ -112,7 +147,7 @@ def test_dropout_is_the_same_every_time_and_leaves_the_users_random_numbers_alon
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    once = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")).train([task], mean_loss)
+    once = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss).run()
     assert torch.equal(torch.rand(2), expected)
-    again = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")).train([task], mean_loss)
+    again = Training(Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64")), [task], mean_loss).run()
     assert torch.equal(once.losses, again.losses)

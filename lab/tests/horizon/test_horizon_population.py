@@ -28,6 +28,7 @@ from mlrsnet_lab.distributions import LARGE_NETWORKS, SMALL_NETWORKS
 from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.population import CHUNK, Population
+from mlrsnet_lab.horizon.training import Training
 from mlrsnet_lab.models import build_image
 
 # The main proof: a population is as many trainings
@@ -88,7 +89,7 @@ def test_members_of_a_task_begin_with_the_same_weights_and_see_the_same_batches(
 def test_the_fitness_is_that_of_the_outputs_member_by_member():
     tasks = make_tasks(make_data(), linear)
     population = Population(tasks[0], 2, 3, table(tasks), Compute(precision="fp64"))
-    trained = population.train(tasks, lambda outputs, targets: outputs.flatten(1).sum(1) + targets.sum(1))
+    trained = Training(population, tasks, lambda outputs, targets: outputs.flatten(1).sum(1) + targets.sum(1)).run()
     outputs, targets = population.evaluate(tasks)
     assert trained.fitness.tolist() == pytest.approx((outputs.flatten(1).sum(1) + targets.sum(1)).tolist())
 
@@ -251,7 +252,7 @@ def test_frozen_weights_stay_as_they_are_and_the_others_are_trained():
     population = Population(task, 1, len(PEAKS), table([task]), Compute(precision="fp64"))
     population.begin([task])
     before = {name: value.clone() for name, value in (population.models.fixed | population.models.rows.views).items()}
-    population.train([task], mean_loss)
+    Training(population, [task], mean_loss).run()
     assert torch.equal(population.models.fixed["first.weight"], before["first.weight"])
     assert not torch.equal(population.models.rows.views["second.weight"], before["second.weight"])
 

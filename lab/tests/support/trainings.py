@@ -15,6 +15,7 @@ from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.fitness import loss as mean_loss
 from mlrsnet_lab.horizon.policies import Factors
 from mlrsnet_lab.horizon.population import Population
+from mlrsnet_lab.horizon.training import Training
 
 STEPS, BATCH, CLASSES, LENGTH = 15, 8, 5, 6
 PEAKS = (0.3, 0.05, 0.8)
@@ -187,7 +188,7 @@ def results(population, tasks):
         seen.extend((outputs, targets))
         return mean_loss(outputs, targets)
 
-    trained = population.train(tasks, fitness)
+    trained = Training(population, tasks, fitness).run()
     weights = {name: view.detach().clone() for name, view in population.models.rows.views.items()}
     buffers = {name: buffer.clone() for name, buffer in population.models.fixed.items()}
     outputs, targets = seen

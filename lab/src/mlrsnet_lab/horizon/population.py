@@ -4,7 +4,6 @@ Members do not interact, so the gradient of the summed losses holds every member
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,9 +15,8 @@ from mlrsnet_lab.capture import WARM_UP, captured
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.compute import Compute
 from mlrsnet_lab.horizon.data import Data
-from mlrsnet_lab.horizon.fitness import Fitness
 from mlrsnet_lab.horizon.policies import Policy
-from mlrsnet_lab.horizon.side_stream import apart
+from mlrsnet_lab.horizon.side_stream import SideStream
 from mlrsnet_lab.horizon.stacked_models import StackedModels
 from mlrsnet_lab.horizon.task import Task
 from mlrsnet_lab.horizon.updates import find
@@ -27,17 +25,8 @@ CHUNK = 64
 """Steps whose batches go to the device together."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The end of a population's trainings: fitness (trainings,), losses and LRs (trainings, steps)."""
-
-    fitness: Tensor
-    losses: Tensor
-    lrs: Tensor
-
-
 class Population:
-    """Trainings of tasks of one kind, `members` per task, all advanced by one call per step.
+    """Trainings of tasks of one kind, `members` per task, all advanced by one call per step. `Training` drives it.
 
     Members of a task start from the same weights and see the same batches: only their LRs differ, and dropout. On a GPU
     the whole step (batch, forward, backward, schedule, optimizer) is captured in one CUDA graph, which later tasks reuse.
@@ -79,21 +68,14 @@ class Population:
         self.losses_and_lrs = torch.zeros(2, trainings, CHUNK, dtype=self.dtype, device=self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.eager_steps = 0
-        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self.side_stream = SideStream(self.device)
 
-    def train(self, tasks: Sequence[Task], fitness: Fitness) -> Trained:
-        """Whole trainings, from fresh weights to the fitness on held-out data.
+    def conflicts_with(self, other: "Population") -> bool:
+        """Whether the two cannot train at the same time: they are one and the same, or both have dropout.
 
-        Args:
-            tasks: as many as the population has, of one kind and with equal numbers of steps.
-            fitness: judges the outputs on the held-out examples.
+        In older versions of torch all captured graphs of a device share one random seed and offset.
         """
-        with apart(self.device, self.stream, tasks[0].seed):
-            self.begin(tasks)
-            batches, steps = [Batches(task) for task in tasks], tasks[0].total_steps
-            chunks = [self.advance(batches, min(CHUNK, steps - first)) for first in range(0, steps, CHUNK)]
-            losses, lrs = torch.cat(chunks, dim=2)  # each chunk: (2, trainings, steps)
-            return Trained(self._judged(tasks, fitness), losses, lrs)
+        return self is other or (self.models.has_dropout and other.models.has_dropout)
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Fresh weights and empty optimizer state for these tasks."""
@@ -153,14 +135,6 @@ class Population:
             targets.append(y)
         self.models.model.train()
         return torch.cat(outputs, dim=1), torch.cat(targets, dim=1)
-
-    def _judged(self, tasks: Sequence[Task], fitness: Fitness) -> Tensor:
-        found, trainings = fitness(*self.evaluate(tasks)), len(self.models.rows.weights)
-        if not isinstance(found, Tensor) or found.shape != (trainings,):
-            raise ValueError(
-                f"fitness must return one number per training, a tensor of shape ({trainings},), got {found!r}"
-            )
-        return found
 
     def _send(self, values: Tensor, buffer: Tensor) -> None:
         """Copy a chunk to the device. The host does not wait for it."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.linalg import vector_norm
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.dropout import _DropoutNd
 
 from mlrsnet_lab.horizon.compute import Compute
 
@@ -81,6 +82,11 @@ class StackedModels:
         self.model = self._converted(model)
         self.rows = Rows(self.model, members)
         self.fixed = {name: value.detach().expand(members, *value.shape).clone() for name, value in _fixed(self.model)}
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether any layer drops values at random."""
+        return any(isinstance(module, _DropoutNd) and module.p for module in self.model.modules())
 
     def fill(self, rows: slice, model: nn.Module) -> None:
         """Copy a model's weights and buffers into these rows."""

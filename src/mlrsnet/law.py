@@ -17,7 +17,8 @@ class Facts(NamedTuple):
 
     matrices: tensors of two or more dimensions. parameters: numbers that are trained. depth: matrices whose errors multiply up: all
     of them, or 1 where there are norms. is_trained: whether the weights come from another training; None if nobody knows. epochs,
-    examples: how often every example will be seen, and how many there are; None if nobody told. num_classes, initial_loss: as the user told.
+    examples: how often every example will be seen, and how many there are; None if nobody told. num_classes, initial_loss: as the
+    user told.
     """
 
     matrices: int = 1

@@ -5,7 +5,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import max_pool2d, pad, relu
 
 WIDTHS = {"tiny": (128, 16, 16, 16, 32, 64), "full": (1024, 128, 128, 128, 256, 512)}
 LAYERS = 6
@@ -36,9 +36,9 @@ class Crepe(nn.Module):
 
     def layer(self, x: Tensor, layer: int) -> Tensor:
         """One convolution with all that follows it."""
-        x = F.pad(x, (0, 0, 254, 254) if layer == 1 else (0, 0, 31, 32))
-        x = self.get_submodule(f"conv{layer}_BN")(F.relu(self.get_submodule(f"conv{layer}")(x)))
-        return F.max_pool2d(x, (2, 1))
+        x = pad(x, (0, 0, 254, 254) if layer == 1 else (0, 0, 31, 32))
+        x = self.get_submodule(f"conv{layer}_BN")(relu(self.get_submodule(f"conv{layer}")(x)))
+        return max_pool2d(x, (2, 1))
 
     @torch.no_grad()
     def inputs(self, sounds: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mlrsnet_lab.records import commit
-
 from lab.studies.sweeps.records import rounded
 
 FOLDER = Path(__file__).parents[3] / "results" / "trained"
@@ -15,7 +13,7 @@ def write(name: str, found: dict[str, Any]) -> Path:
     """Write a record, one row a line; returns the file."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{name}.json"
-    file.write_text(json.dumps({"commit": commit(), **rounded(found)}).replace("}, {", "},\n{") + "\n")
+    file.write_text(json.dumps(rounded(found)).replace("}, {", "},\n{") + "\n")
     return file
 
 

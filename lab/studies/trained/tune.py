@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from mlrsnet import LearnedLR
-from mlrsnet.sensors import read_facts
-
 from lab.studies.trained import crepe, tones
+from mlrsnet import LearnedLR
+from mlrsnet.default import Default
+from mlrsnet.sensors import read_facts
 
 NETWORKS: dict[str, tuple[str, int, int]] = {"tiny": ("tiny", 1, 200), "full": ("full", 3, 100)}
 """Size, first trained layer, steps. The first two layers of the full one are frozen: a CPU has no time for them."""
@@ -51,6 +51,7 @@ ROWS: dict[str, tuple[Rule, bool] | None] = {
     "trained=False": learned(trained=False),
     "scale=0.3": learned(scale=0.3),
     "scale=3": learned(scale=3.0),
+    "without waiting": learned(schedule=Default(caution=1.0)),
 }
 
 
@@ -102,7 +103,7 @@ def train(
     schedule, lrs = make(optimizer, steps), []
     for _ in range(steps):
         some = torch.randint(len(known.cents), (BATCH,))
-        loss = F.binary_cross_entropy_with_logits(network(known.inputs[some]), tones.targets(known.cents[some]))
+        loss = binary_cross_entropy_with_logits(network(known.inputs[some]), tones.targets(known.cents[some]))
         optimizer.zero_grad()
         loss.backward()
         if tells:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,26 +32,19 @@ OTHERS = {
 }  # fmt: skip
 """Of transformers, at a small size."""
 
+PLAIN = ("xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "orthogonal", "eye", "zeros")
 FILLS: dict[str, Callable[[torch.Tensor], object]] = {
-    "xavier_uniform": nn.init.xavier_uniform_,
-    "xavier_normal": nn.init.xavier_normal_,
-    "kaiming_uniform": nn.init.kaiming_uniform_,
-    "kaiming_normal": nn.init.kaiming_normal_,
-    "orthogonal": nn.init.orthogonal_,
+    **{name: getattr(nn.init, f"{name}_") for name in PLAIN},
     "trunc_normal": partial(nn.init.trunc_normal_, std=0.02),
     "normal": partial(nn.init.normal_, std=0.02),
     "sparse, 0.5": partial(nn.init.sparse_, sparsity=0.5),
-    "eye": nn.init.eye_,
-    "zeros": nn.init.zeros_,
 }
 """Initialisations of torch."""
 
 
 def of_transformers(name: str) -> nn.Module:
     """A small network of this class, drawn by the library."""
-    import transformers
-
-    kind = getattr(transformers, name)
+    kind = getattr(import_module("transformers"), name)
     return kind(kind.config_class(**OTHERS.get(name, SMALL)))
 
 
@@ -71,18 +66,10 @@ TORCHVISION = (
 )
 
 
-def of_timm(name: str) -> nn.Module:
-    """One of timm's, as it draws it."""
-    import timm
-
-    return timm.create_model(name, pretrained=False, num_classes=10)
-
-
-def of_torchvision(name: str) -> nn.Module:
-    """One of torchvision's, as it draws it."""
-    import torchvision
-
-    return torchvision.models.get_model(name, weights=None)
+def of_package(package: str, maker: str, name: str, **options: Any) -> nn.Module:
+    """A network as this package draws it."""
+    found: nn.Module = getattr(import_module(package), maker)(name, **options)
+    return found
 
 
 def filled(fill: Callable[[torch.Tensor], object]) -> nn.Module:
@@ -156,7 +143,7 @@ OWN: dict[str, Callable[[], nn.Module]] = {
 ALL: dict[str, dict[str, Callable[[], nn.Module]]] = {
     "torch": OWN,
     "transformers": {name: partial(of_transformers, name) for name in (*LAYERS, *OTHERS)},
-    "timm": {name: partial(of_timm, name) for name in TIMM},
-    "torchvision": {name: partial(of_torchvision, name) for name in TORCHVISION},
+    "timm": {name: partial(of_package, "timm", "create_model", name, num_classes=10) for name in TIMM},
+    "torchvision": {name: partial(of_package, "torchvision.models", "get_model", name) for name in TORCHVISION},
 }
 """By whose they are."""

@@ -177,6 +177,7 @@ NEW = {
     "zeros": nn.init.zeros_,
     "sparse": lambda weight: nn.init.sparse_(weight, 0.1),
     "identity": nn.init.eye_,
+    "masked": lambda weight: weight.data[:, ::2].zero_(),
 }
 
 
@@ -186,6 +187,17 @@ def test_however_a_network_is_initialised_it_is_not_taken_for_a_trained_one(kind
     for layer in model:
         NEW[kind](layer.weight)
     assert not read_facts(model.parameters()).is_trained
+
+
+@pytest.mark.parametrize("kind", ["drawn", "constant"])
+def test_gains_that_were_drawn_or_set_are_not_taken_for_trained_ones(kind):
+    """GANs draw theirs around 1, others set them to a small number, whose deviation is a rounding error."""
+    gains = [nn.Parameter(torch.full((192,), 1e-6 if kind == "constant" else 1.0)) for _ in range(3)]
+    if kind == "drawn":
+        for gain in gains:
+            nn.init.normal_(gain, 1.0, 0.02)
+    facts = read_facts([*gains, *nn.Linear(48, 48).parameters()])
+    assert (facts.is_trained, facts.depth) == (False, 1)
 
 
 @pytest.mark.parametrize("trained", [True, False])

@@ -31,7 +31,6 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import coverage
 import pytest
 
 from mlrsnet.card import versions
@@ -107,6 +106,8 @@ def sources() -> str:
 
 def learned(items: list[Any], known: dict[str, Any]) -> dict[str, Any]:
     """Seconds of each test, and which tests run which lines: what was known before, and of these tests."""
+    import coverage  # of the extra `mutation`
+
     watch, seconds = coverage.Coverage(data_file=None, include=[str(SOURCE / "*")]), known["seconds"]
     watch.start()
     for place, item in enumerate(items):

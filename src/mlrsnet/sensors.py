@@ -43,7 +43,10 @@ SHORTEST_GAIN = 8
 """A shorter vector may look like a trained gain by chance."""
 
 STEADY = 2.0
-"""The mean of a trained gain is at least this many times its standard deviation. That of random biases is near 0."""
+"""The mean of a gain is at least this many times its standard deviation. That of random biases is near 0."""
+
+DRAWN = 0.03
+"""A trained gain varies by at least this share of its mean. Some draw new gains around 1, with a deviation of 0.02."""
 
 FEWEST_LINES, MOST_LINES = 16, 512
 """Rows, and columns, of a matrix in which a training is looked for."""
@@ -60,8 +63,8 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     """The facts of some weights; waits for their device.
 
     Gains of norms are found by their values, since an optimizer knows no layers: a new one is all ones, a used one varies a little
-    around a mean that is far from 0. A network with more used than new ones was trained before, and so was one without gains whose
-    matrices are uneven.
+    around a mean that is far from 0. A network with more used than new ones was trained before, and so was one without new gains
+    whose matrices are uneven.
 
     Adapters, of whose matrices about half begin at zero, multiply nothing up: they count as if there were norms.
 
@@ -72,7 +75,7 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     >>> read_facts([layer.weight, used]).is_trained, read_facts([layer.bias]).is_trained
     (True, False)
     """
-    matrices = parameters = new = used = 0
+    matrices = parameters = new = steady = used = 0
     uneven, zero = list[Tensor](), list[Tensor]()
     for weight in filter(is_readable, weights):
         parameters += weight.numel() * (2 if weight.is_complex() else 1)
@@ -86,26 +89,29 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
                 (values.std(correction=0), values.mean().abs(), (values == 1).all().float())
             ).tolist()
             new += bool(is_new)
-            used += len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
+            is_gain = len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
+            steady += is_gain
+            used += is_gain and spread > DRAWN * mean
     is_trained = used > new or (not new and _median(uneven) > UNEVEN)
-    is_shallow = bool(new + used) or sum(map(bool, zero)) > ZEROS * matrices
+    is_shallow = bool(new + steady) or sum(map(bool, zero)) > ZEROS * matrices
     return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
 
 
 def unevenness(matrix: Tensor) -> Tensor:
     """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
 
-    Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. NaN for
-    a small matrix, and for zeros.
+    Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. Those
+    of zeros are left out: a mask made them, or padding. NaN for a small matrix.
 
     >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
     >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
     (1, True)
     """
-    if min(matrix.shape) < FEWEST_LINES:
-        return matrix.new_full((), math.nan, dtype=torch.float32)
-    steps = [-(-size // MOST_LINES) for size in matrix.shape]
+    steps = [max(1, -(-size // MOST_LINES)) for size in matrix.shape]
     squares = matrix[:: steps[0], :: steps[1]].float().square()
+    squares = squares[squares.any(1)][:, squares.any(0)]
+    if min(squares.shape) < FEWEST_LINES:
+        return squares.new_full((), math.nan)
     squares = squares / squares.mean()
     rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
     return torch.maximum(rows, columns) / squares.var(correction=0)

@@ -39,9 +39,13 @@ WORDS = "a rose is a rose and a daisy is a daisy but no rose is a daisy\n"
 
 def tiny(**changes):
     """A small run; a test that asks for an optimizer of timm is skipped where that is not installed."""
+    _need_timm(changes)
+    return RunSpec(**(TINY | changes))
+
+
+def _need_timm(changes):
     if changes.get("optimizer") in ("lars", "lamb"):
         pytest.importorskip("timm")
-    return RunSpec(**(TINY | changes))
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +68,7 @@ def texts(tmp_path_factory):
 
 def of_text(model="lstm", **changes):
     size = {"hidden": 6} if model == "lstm" else {"width": 8, "layers": 1, "heads": 2}
+    _need_timm(changes)
     values = {"task": "ptb", "model": model, "model_options": size, "batch_size": 2, "sequence_length": 5, "epochs": 2}
     return RunSpec(**(values | changes))
 

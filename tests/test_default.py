@@ -188,11 +188,21 @@ def test_however_a_network_is_initialised_it_is_not_taken_for_a_trained_one(kind
     assert not read_facts(model.parameters()).is_trained
 
 
+@pytest.mark.parametrize("width", [16, 32])
+def test_a_small_new_network_is_hardly_ever_taken_for_a_trained_one(width):
+    """Without losses it would keep to a tenth of its steps."""
+    random = torch.Generator().manual_seed(0)
+    drawn = (nn.Parameter(torch.rand(width, 64, generator=random) - 0.5) for _ in range(1000))
+    assert sum(bool(read_facts([weight]).is_trained) for weight in drawn) <= 2
+
+
 @pytest.mark.parametrize("trained", [True, False])
 def test_what_a_user_says_of_a_network_counts_more_than_how_it_looks(trained):
     assert looks_trained(plain(), trained=trained) is trained
     with pytest.raises(ValueError, match="trained must be True, False or None, got 'yes'"):
         LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained="yes")
+    with pytest.raises(ValueError, match="trained must be True, False or None, got 2"):
+        LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained=2)
 
 
 def test_adapters_are_not_taken_for_a_deep_network():

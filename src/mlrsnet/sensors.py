@@ -45,8 +45,8 @@ SHORTEST_GAIN = 8
 STEADY = 2.0
 """The mean of a trained gain is at least this many times its standard deviation. That of random biases is near 0."""
 
-FEWEST_LINES, MOST_LINES = 16, 512
-"""Rows, and columns, of a matrix in which a training is looked for."""
+FEWEST_LINES, MOST_LINES = 32, 512
+"""Rows, and columns, of a matrix in which a training is looked for. Of new ones with 16, one in a hundred is uneven."""
 
 ZEROS = 0.4
 """More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""

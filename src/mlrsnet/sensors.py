@@ -72,14 +72,15 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     >>> read_facts([layer.weight, used]).is_trained, read_facts([layer.bias]).is_trained
     (True, False)
     """
-    matrices = parameters = new = used = 0
-    uneven, zero = list[Tensor](), list[Tensor]()
+    matrices = parameters = new = used = zero = 0
+    uneven = list[Tensor]()
     for weight in filter(is_readable, weights):
         parameters += weight.numel() * (2 if weight.is_complex() else 1)
-        matrices += weight.ndim >= 2
-        if weight.ndim >= 2 and not weight.is_complex() and not _shards.is_sharded(weight):
-            uneven.append(unevenness(weight.detach().flatten(1)))
-            zero.append(~weight.any())
+        if weight.ndim >= 2:
+            matrices += 1
+            zero += _shards.is_zero(weight)
+            if not weight.is_complex() and not _shards.is_sharded(weight):
+                uneven.append(unevenness(weight.detach().flatten(1)))
         if weight.ndim == 1 and weight.numel() and not weight.is_complex():
             values = _shards.whole_vector(weight).detach().float()
             spread, mean, is_new = torch.stack(
@@ -88,7 +89,7 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
             new += bool(is_new)
             used += len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
     is_trained = used > new or (not new and _median(uneven) > UNEVEN)
-    is_shallow = bool(new + used) or sum(map(bool, zero)) > ZEROS * matrices
+    is_shallow = bool(new + used) or zero > ZEROS * matrices
     return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
 
 

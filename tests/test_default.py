@@ -177,14 +177,17 @@ NEW = {
     "zeros": nn.init.zeros_,
     "sparse": lambda weight: nn.init.sparse_(weight, 0.1),
     "identity": nn.init.eye_,
+    "constant": lambda weight: nn.init.constant_(weight, 0.3),
+    "signs": lambda weight: nn.init.normal_(weight).sign_().mul_(0.3),
 }
 
 
 @pytest.mark.parametrize("kind", NEW)
 def test_however_a_network_is_initialised_it_is_not_taken_for_a_trained_one(kind):
     model = nn.Sequential(*[nn.Linear(48, 48) for _ in range(3)])
-    for layer in model:
-        NEW[kind](layer.weight)
+    with torch.no_grad():
+        for layer in model:
+            NEW[kind](layer.weight)
     assert not read_facts(model.parameters()).is_trained
 
 

@@ -48,6 +48,9 @@ STEADY = 2.0
 FEWEST_LINES, MOST_LINES = 32, 512
 """Rows, and columns, of a matrix in which a training is looked for. Of new ones with 16, one in a hundred is uneven."""
 
+NO_SPREAD = 1e-6
+"""Entries whose squares vary by less are constants, or signs, and what is left is rounding."""
+
 ZEROS = 0.4
 """More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
 
@@ -97,7 +100,7 @@ def unevenness(matrix: Tensor) -> Tensor:
     """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
 
     Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. NaN for
-    a small matrix, and for zeros.
+    a small matrix, and where all entries are as large.
 
     >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
     >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
@@ -109,7 +112,8 @@ def unevenness(matrix: Tensor) -> Tensor:
     squares = matrix[:: steps[0], :: steps[1]].float().square()
     squares = squares / squares.mean()
     rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
-    return torch.maximum(rows, columns) / squares.var(correction=0)
+    spread = squares.var(correction=0)
+    return torch.maximum(rows, columns) / spread.where(spread > NO_SPREAD, math.nan)
 
 
 def _median(numbers: list[Tensor]) -> float:

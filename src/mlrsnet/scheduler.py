@@ -43,7 +43,7 @@ class LearnedLR(LRScheduler):
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         trained: whether the weights come from another training and should stay near where they are, as in fine-tuning. None looks
-            at them before the first step. False for a pre-training that goes on.
+            at them before the first step. False for a pre-training that goes on. Only the default asks.
         scale: multiplies every LR.
         min_lr, max_lr: limits for the LR of the `main_group`. The others keep their ratio to it.
         on_nonfinite: `hold` does not read a loss that is not finite and counts it, with one warning. `raise` raises.

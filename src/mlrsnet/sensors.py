@@ -100,7 +100,7 @@ def unevenness(matrix: Tensor) -> Tensor:
     """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
 
     Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. NaN for
-    a small matrix, and where all entries are as large.
+    a small matrix, and where all entries have the same size.
 
     >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
     >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
@@ -113,7 +113,7 @@ def unevenness(matrix: Tensor) -> Tensor:
     squares = squares / squares.mean()
     rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
     spread = squares.var(correction=0)
-    return torch.maximum(rows, columns) / spread.where(spread > NO_SPREAD, math.nan)
+    return torch.maximum(rows, columns) / torch.where(spread > NO_SPREAD, spread, math.nan)
 
 
 def _median(numbers: list[Tensor]) -> float:

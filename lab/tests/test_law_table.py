@@ -1,5 +1,7 @@
 """The study of small trainings: rows are drawn from their numbers, grids grow, and laws are fitted."""
 
+import gzip
+import json
 import math
 
 import pytest
@@ -69,3 +71,10 @@ def test_a_fit_finds_the_power_that_trainings_follow_and_judges_it_on_others(pow
     _, wrong = table.fit((), {"steps": power + 1})
     assert wrong.mean() > 2 * gaps.mean()
     assert fit.least_squares(rows(power), ("steps",))["powers"]["steps"][0] == pytest.approx(power, abs=0.02)
+
+
+def test_a_row_that_failed_is_left_out_of_the_fit(tmp_path):
+    path = tmp_path / "table.jsonl.gz"
+    lines = [*rows(0.0), {"number": 6, "failed": "OutOfMemoryError"}]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    assert fit.read(path) == rows(0.0)

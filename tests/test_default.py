@@ -208,6 +208,20 @@ def test_what_a_user_says_of_a_network_counts_more_than_how_it_looks(trained):
         LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained=2)
 
 
+def test_a_resumed_run_says_that_it_goes_on_as_it_began_whatever_is_said_of_its_network_now():
+    model = plain()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    train(model, optimizer, lr, data=batches(1))
+    again = LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=True)
+    with pytest.warns(UserWarning, match="the saved run had trained=False, which replaces True: leave trained out"):
+        again.load_state_dict(lr.state_dict())
+    LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=False).load_state_dict(
+        lr.state_dict()
+    )
+    assert again.status()["is_trained"] is False
+
+
 def test_adapters_are_not_taken_for_a_deep_network():
     """As of LoRA: a pair for each layer, of which one begins at zero."""
     pairs = [

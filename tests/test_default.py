@@ -145,6 +145,12 @@ def test_a_large_trained_network_stays_near_where_it_is(size, share):
     assert trained / new == pytest.approx(share)
 
 
+@pytest.mark.parametrize(("size", "share"), [(20_000, 0.1), (1_500_000, 0.1), (1_500_000_000, 0.01)])
+def test_a_trained_network_begins_with_a_tenth_or_with_what_it_keeps_to_if_that_is_less(size, share):
+    new, trained = (lr_after([math.nan], is_trained=one, parameters=size) for one in (False, True))
+    assert trained / new == pytest.approx(share)
+
+
 def plain(seed=0):
     """Without norms."""
     torch.manual_seed(seed)
@@ -178,14 +184,17 @@ NEW = {
     "sparse": lambda weight: nn.init.sparse_(weight, 0.1),
     "identity": nn.init.eye_,
     "masked": lambda weight: weight.data[:, ::2].zero_(),
+    "constant": lambda weight: nn.init.constant_(weight, 0.3),
+    "signs": lambda weight: nn.init.normal_(weight).sign_().mul_(0.3),
 }
 
 
 @pytest.mark.parametrize("kind", NEW)
 def test_however_a_network_is_initialised_it_is_not_taken_for_a_trained_one(kind):
     model = nn.Sequential(*[nn.Linear(48, 48) for _ in range(3)])
-    for layer in model:
-        NEW[kind](layer.weight)
+    with torch.no_grad():
+        for layer in model:
+            NEW[kind](layer.weight)
     assert not read_facts(model.parameters()).is_trained
 
 
@@ -200,11 +209,35 @@ def test_gains_that_were_drawn_or_set_are_not_taken_for_trained_ones(kind):
     assert (facts.is_trained, facts.depth) == (False, 1)
 
 
+@pytest.mark.parametrize("width", [16, 32])
+def test_a_small_new_network_is_hardly_ever_taken_for_a_trained_one(width):
+    """Without losses it would keep to a tenth of its steps."""
+    random = torch.Generator().manual_seed(0)
+    drawn = (nn.Parameter(torch.rand(width, 64, generator=random) - 0.5) for _ in range(1000))
+    assert sum(bool(read_facts([weight]).is_trained) for weight in drawn) <= 2
+
+
 @pytest.mark.parametrize("trained", [True, False])
 def test_what_a_user_says_of_a_network_counts_more_than_how_it_looks(trained):
     assert looks_trained(plain(), trained=trained) is trained
     with pytest.raises(ValueError, match="trained must be True, False or None, got 'yes'"):
         LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained="yes")
+    with pytest.raises(ValueError, match="trained must be True, False or None, got 2"):
+        LearnedLR(torch.optim.SGD(plain().parameters(), lr=0.1), total_steps=9, trained=2)
+
+
+def test_a_resumed_run_says_that_it_goes_on_as_it_began_whatever_is_said_of_its_network_now():
+    model = plain()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    lr = LearnedLR(optimizer, total_steps=STEPS)
+    train(model, optimizer, lr, data=batches(1))
+    again = LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=True)
+    with pytest.warns(UserWarning, match="the saved run had trained=False, which replaces True: leave trained out"):
+        again.load_state_dict(lr.state_dict())
+    LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=False).load_state_dict(
+        lr.state_dict()
+    )
+    assert again.status()["is_trained"] is False
 
 
 def test_adapters_are_not_taken_for_a_deep_network():

@@ -268,6 +268,8 @@ def test_a_trained_network_is_seen_to_begin_with_short_steps():
     short, full = (preview(adamw(model), total_steps=100).moves for model in (trained, fresh))
     assert short[2] / full[2] == pytest.approx(0.1, rel=0.05)
     assert short[80] / full[80] > 0.5
+    told = preview(adamw(trained), total_steps=100, trained=False).moves
+    np.testing.assert_allclose(told, full, rtol=0.05)
 
 
 def test_a_long_training_is_as_quick_and_of_the_same_form():

@@ -1,5 +1,7 @@
 """The study of small trainings: rows are drawn from their numbers, grids grow, and laws are fitted."""
 
+import gzip
+import json
 import math
 
 import pytest
@@ -35,7 +37,7 @@ def test_a_row_is_the_same_wherever_it_is_drawn():
 def test_a_training_under_the_default_and_one_under_a_decay_both_learn():
     plan = fill.Plan("sgd", 60, 16, 64, 0.0, None, 0)
     before = toy().judge(toy().build())[0]
-    for law in (0.3, fill.Default(0.3, 0.0, 0.0, 0.0, caution=1.0)):
+    for law in (0.3, fill.Default(0.3, 0.0, 0.0, 0.0)):
         found = fill.train(toy(), plan, law)
         assert found["error"] < 0.2 * before
     assert fill.train(toy(), plan, 1e9)["error"] == math.inf
@@ -69,3 +71,10 @@ def test_a_fit_finds_the_power_that_trainings_follow_and_judges_it_on_others(pow
     _, wrong = table.fit((), {"steps": power + 1})
     assert wrong.mean() > 2 * gaps.mean()
     assert fit.least_squares(rows(power), ("steps",))["powers"]["steps"][0] == pytest.approx(power, abs=0.02)
+
+
+def test_a_row_that_failed_is_left_out_of_the_fit(tmp_path):
+    path = tmp_path / "table.jsonl.gz"
+    lines = [*rows(0.0), {"number": 6, "failed": "OutOfMemoryError"}]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    assert fit.read(path) == rows(0.0)

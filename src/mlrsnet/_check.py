@@ -58,6 +58,13 @@ def below_one(name: str, value: object, hint: str = "") -> float:
     return number
 
 
+def yes_or_no(name: str, value: object) -> bool | None:
+    """Return `value` if it is True, False or None, or raise."""
+    if value is None or isinstance(value, bool):
+        return value
+    raise ValueError(f"{name} must be True, False or None, got {value!r}: leave it out to let the weights tell")
+
+
 def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of `allowed`, or raise listing them."""
     options = tuple(allowed)

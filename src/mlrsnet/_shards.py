@@ -28,6 +28,12 @@ def whole_vector(weight: Tensor) -> Tensor:
     return weight.full_tensor() if weight.ndim == 1 and is_sharded(weight) else weight  # type: ignore[attr-defined]
 
 
+def is_zero(weight: Tensor) -> bool:
+    """Whether all numbers of a weight are 0, in every process; waits for its device."""
+    found = local(weight).any().float().reshape(1, 1)
+    return not whole_squares(found, sharers([weight])).any()
+
+
 def is_flattened(parameter: Tensor) -> bool:
     """Whether it is a part of FSDP1's flat weight."""
     return bool(getattr(parameter, "_fsdp_flattened", False))

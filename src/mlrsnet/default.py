@@ -10,7 +10,8 @@
     course   a warm-up over 5 % of the training, then a straight fall
     level    average loss / first loss; at most 1
     rise     (lowest level / level)^3, at least 0.1: shorter steps where the loss grows
-    waits    a network that was trained before keeps to a tenth of its steps until the loss has fallen; else 1
+    waits    a network that was trained before keeps to a tenth of its steps until the loss has fallen, or to kept if that is
+             less already; else 1
     x        |step at an LR of 1|^2 / |weights|^2, of each step so far, see `sensors.Steps`. The mean is exponential, over a
              tenth of the training. Where the step is the gradient itself, as in plain SGD, x counts at least as it is now
 
@@ -202,12 +203,13 @@ class Default:
         """r."""
         horizon = (total_steps / USUAL_STEPS) ** self.horizon_power
         size = (max(1, facts.parameters) / USUAL_SIZE) ** self.size_power
-        kept = min(1.0, TRAINED_SIZE / max(1, facts.parameters)) ** 0.5 if facts.is_trained else 1.0
-        return float(self.size * horizon * size * kept * max(1.0, facts.depth / USUAL_DEPTH) ** self.depth_power)
+        depth = max(1.0, facts.depth / USUAL_DEPTH) ** self.depth_power
+        return float(self.size * horizon * size * depth * kept(facts))
 
     def begin(self, facts: Facts) -> State:
         """Before the first step."""
-        return State(0, self.size_of(facts), self.caution if facts.is_trained else 1.0, 0, Mean(), Level())
+        caution = min(1.0, self.caution / kept(facts)) if facts.is_trained else 1.0
+        return State(0, self.size_of(facts), caution, 0, Mean(), Level())
 
     def carry_over(self, group: dict[str, Any], facts: Facts) -> Any:
         """c(m) of the main parameter group, in every step: a cycled momentum is followed."""
@@ -247,6 +249,15 @@ class Default:
     def fingerprint(self) -> str:
         """See `Law`: a digest of its numbers."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def kept(facts: Facts) -> float:
+    """The share of its steps that a large trained network keeps: then its weights stay near where they are.
+
+    >>> kept(Facts(parameters=15_000_000, is_trained=True)), kept(Facts(parameters=15_000_000))
+    (0.1, 1.0)
+    """
+    return min(1.0, TRAINED_SIZE / max(1, facts.parameters)) ** 0.5 if facts.is_trained else 1.0
 
 
 def course(u: Any, o: Operations = HOST) -> Any:

@@ -140,6 +140,7 @@ def preview(
     total_steps: int,
     losses: Sequence[float] | None = None,
     num_classes: int | None = None,
+    trained: bool | None = None,
     scale: float = 1.0,
     min_lr: float = 0.0,
     max_lr: float | None = None,
@@ -157,7 +158,7 @@ def preview(
         total_steps: optimizer steps of the whole training.
         losses: those of an earlier run, or as you expect them, spread evenly over the training. If None, the loss falls evenly
             to a tenth of log(num_classes), or of 1.
-        num_classes, scale, min_lr, max_lr: as for `LearnedLR`.
+        num_classes, trained, scale, min_lr, max_lr: as for `LearnedLR`.
 
     >>> import torch, mlrsnet
     >>> model = torch.nn.Linear(20, 10)
@@ -174,7 +175,8 @@ def preview(
     _groups.check(groups)
     main = _groups.main_group(groups)
     ratios = _groups.ratios_to(groups, main)
-    facts = Facts(num_classes=num_classes).seen(read_facts(weight for group in groups for weight in group["params"]))
+    told = Facts(is_trained=_check.yes_or_no("trained", trained), num_classes=num_classes)
+    facts = told.seen(read_facts(weight for group in groups for weight in group["params"]))
     law.check(facts)
     x, notes = _step_length(optimizer, groups, ratios)
     points = min(total_steps, POINTS)

@@ -43,7 +43,7 @@ class LearnedLR(LRScheduler):
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         trained: whether the weights come from another training and should stay near where they are, as in fine-tuning. None looks
-            at them before the first step. False for a pre-training that goes on.
+            at them before the first step. False for a pre-training that goes on. Only the default asks.
         scale: multiplies every LR.
         min_lr, max_lr: limits for the LR of the `main_group`. The others keep their ratio to it.
         on_nonfinite: `hold` does not read a loss that is not finite and counts it, with one warning. `raise` raises.
@@ -85,14 +85,12 @@ class LearnedLR(LRScheduler):
         self.law: Law = schedule if hasattr(schedule, "advance") else Schedule.load(schedule)  # type: ignore[assignment, arg-type]
         if num_classes is not None:
             num_classes = _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
-        if trained not in (None, True, False):
-            raise ValueError(f"trained must be True, False or None, got {trained!r}: None looks at the weights")
         if initial_loss is not None:
             initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._driver = Driver(
             self.optimizer,
             self.law,
-            Facts(is_trained=trained, num_classes=num_classes, initial_loss=initial_loss),
+            Facts(is_trained=_check.yes_or_no("trained", trained), num_classes=num_classes, initial_loss=initial_loss),
             _total_steps(total_steps, self.law),
             make_limits(scale, min_lr, max_lr),
             raises=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")) == "raise",

@@ -48,8 +48,11 @@ STEADY = 2.0
 DRAWN = 0.03
 """A trained gain varies by at least this share of its mean. Some draw new gains around 1, with a deviation of 0.02."""
 
-FEWEST_LINES, MOST_LINES = 16, 512
-"""Rows, and columns, of a matrix in which a training is looked for."""
+FEWEST_LINES, MOST_LINES = 32, 512
+"""Rows, and columns, of a matrix in which a training is looked for. Of new ones with 16, one in a hundred is uneven."""
+
+NO_SPREAD = 1e-6
+"""Entries whose squares vary by less are constants, or signs, and what is left is rounding."""
 
 ZEROS = 0.4
 """More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
@@ -75,14 +78,15 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
     >>> read_facts([layer.weight, used]).is_trained, read_facts([layer.bias]).is_trained
     (True, False)
     """
-    matrices = parameters = new = steady = used = 0
-    uneven, zero = list[Tensor](), list[Tensor]()
+    matrices = parameters = new = steady = used = zero = 0
+    uneven = list[Tensor]()
     for weight in filter(is_readable, weights):
         parameters += weight.numel() * (2 if weight.is_complex() else 1)
-        matrices += weight.ndim >= 2
-        if weight.ndim >= 2 and not weight.is_complex() and not _shards.is_sharded(weight):
-            uneven.append(unevenness(weight.detach().flatten(1)))
-            zero.append(~weight.any())
+        if weight.ndim >= 2:
+            matrices += 1
+            zero += _shards.is_zero(weight)
+            if not weight.is_complex() and not _shards.is_sharded(weight):
+                uneven.append(unevenness(weight.detach().flatten(1)))
         if weight.ndim == 1 and weight.numel() and not weight.is_complex():
             values = _shards.whole_vector(weight).detach().float()
             spread, mean, is_new = torch.stack(
@@ -93,7 +97,7 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
             steady += is_gain
             used += is_gain and spread > DRAWN * mean
     is_trained = used > new or (not new and _median(uneven) > UNEVEN)
-    is_shallow = bool(new + steady) or sum(map(bool, zero)) > ZEROS * matrices
+    is_shallow = bool(new + steady) or zero > ZEROS * matrices
     return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
 
 
@@ -101,7 +105,7 @@ def unevenness(matrix: Tensor) -> Tensor:
     """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
 
     Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. Those
-    of zeros are left out: a mask made them, or padding. NaN for a small matrix.
+    of zeros are left out: a mask made them, or padding. NaN for a small matrix, and where all entries have the same size.
 
     >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
     >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
@@ -114,7 +118,8 @@ def unevenness(matrix: Tensor) -> Tensor:
         return squares.new_full((), math.nan)
     squares = squares / squares.mean()
     rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
-    return torch.maximum(rows, columns) / squares.var(correction=0)
+    spread = squares.var(correction=0)
+    return torch.maximum(rows, columns) / torch.where(spread > NO_SPREAD, spread, math.nan)
 
 
 def _median(numbers: list[Tensor]) -> float:

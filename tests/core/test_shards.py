@@ -122,6 +122,33 @@ def test_a_process_whose_part_got_no_gradient_keeps_none_waiting(tmp_path):
     assert len(first) == 8
 
 
+ADAPTERS = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from mlrsnet.sensors import read_facts
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store", rank=rank, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+down, up = torch.zeros(8, 40), torch.zeros(40, 8)
+down[:4] = 1.0  # the second process has zeros only
+downs, ups = ([nn.Parameter(distribute_tensor(one, mesh, [Shard(0)])) for _ in range(6)] for one in (down, up))
+print(read_facts(downs + ups).depth, read_facts(downs).depth, flush=True)
+os._exit(0)
+"""
+
+
+def test_sharded_adapters_are_not_taken_for_a_deep_network(tmp_path):
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", ADAPTERS, str(rank), tmp_path], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    assert [rank.communicate(timeout=120)[0].split() for rank in ranks] == [["1", "6"]] * 2
+
+
 FLAT = """
 import os, sys
 import torch, torch.distributed as dist

@@ -5,12 +5,15 @@ import json
 from pathlib import Path
 
 from experiments.results import RESULTS, here
+from lab.studies import law
 from lab.studies.law import data, fill, fit
 
 
 def main() -> None:
     """The commands."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.studies.law", description=law.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("prepare")
     one.add_argument("folder", type=Path)

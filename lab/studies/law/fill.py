@@ -65,13 +65,18 @@ def plan_of(draw: Draw, task: Task) -> Plan:
 
 
 def train(task: Task, plan: Plan, law: Default | float) -> dict[str, Any]:
-    """One training: under the default with a law, or under a linear decay from an LR. Its error, loss and sensors."""
+    """One training: under the default with a law, or under a linear decay from an LR. Its error, loss and sensors.
+
+    What is fitted is the law: nothing is kept near where it is.
+    """
     torch.manual_seed(plan.seed)
     model = task.build()
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     lr = law if isinstance(law, float) else 0.1
     optimizer = OPTIMIZERS[plan.optimizer](weights, lr=lr, weight_decay=plan.weight_decay)
-    learned = None if isinstance(law, float) else mlrsnet.LearnedLR(optimizer, law, total_steps=plan.steps)
+    learned = (
+        None if isinstance(law, float) else mlrsnet.LearnedLR(optimizer, law, total_steps=plan.steps, trained=False)
+    )
     decay = LambdaLR(optimizer, lambda step: _decay(step, plan.steps)) if learned is None else None
     marks, seen, total, count = {round(share * plan.steps) for share in SEEN}, [], 0.0, 0
     for step, index in enumerate(_batches(task, plan)):
@@ -149,7 +154,7 @@ def fill_row(number: int, folder: Path) -> dict[str, Any]:
 
     def sized(fall: float) -> Callable[[float], float]:
         def judge(size: float) -> float:
-            found = train(task, plan, Default(size, 0.0, 0.0, 0.0, caution=1.0, fall=fall))
+            found = train(task, plan, Default(size, 0.0, 0.0, 0.0, fall=fall))
             kept["sizes"].append([fall, size, found["error"], found["loss"], found["seen"] if fall == 0.1 else []])
             return _level(found)
 

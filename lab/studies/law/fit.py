@@ -85,9 +85,10 @@ FORMS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
 
 
 def read(path: Path) -> list[Row]:
-    """The rows."""
+    """The rows that could be trained."""
     with gzip.open(path, "rt") as file:
-        return [json.loads(line) for line in file]
+        rows = [json.loads(line) for line in file]
+    return [row for row in rows if "failed" not in row]
 
 
 def curve(row: Row, fall: float = FALL) -> list[tuple[float, float]]:

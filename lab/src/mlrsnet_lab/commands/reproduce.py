@@ -36,7 +36,11 @@ def add(reproduce: Parser) -> None:
         "the paper's own settings) (default: %(default)s)",
     )
     reproduce.add_argument(
-        "--seeds", metavar="N", type=int, nargs="+", help="such as --seeds 0 1 (default: 0 1 2, three as in the paper)"
+        "--seeds",
+        metavar="N",
+        type=int,
+        nargs="+",
+        help="such as --seeds 0 1 (default: those of the recipe, mostly 0 1 2, three as in the paper)",
     )
     reproduce.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="only this row or column; may be repeated"

@@ -54,11 +54,13 @@ class MeanLossGamma(Gamma):
 
 
 class ByLearnedLR(Method):
-    """`LearnedLR`, used as in any training loop. With `tells_loss=False` it is told no loss."""
+    """`LearnedLR`, used as in any training loop. With `tells_loss=False` it is told no loss; `trained`: see there."""
 
     uses_lr = False
 
-    def __init__(self, setting: Setting, law: Law, scale: float = 1.0, tells_loss: bool = True) -> None:
+    def __init__(
+        self, setting: Setting, law: Law, scale: float = 1.0, tells_loss: bool = True, trained: bool | None = None
+    ) -> None:
         super().__init__(setting)
         self.tells_loss = tells_loss
         self.learned = LearnedLR(
@@ -66,6 +68,7 @@ class ByLearnedLR(Method):
             law,
             total_steps=setting.total_steps,
             num_classes=setting.num_classes,
+            trained=trained,
             scale=scale,
             process_group=False,  # the loop has averaged the loss
         )
@@ -182,4 +185,4 @@ class RelativeRule(ByLearnedLR):
 
     def __init__(self, setting: Setting, *, size: float = 0.087) -> None:
         no_powers = {"horizon_power": 0.0, "size_power": 0.0, "depth_power": 0.0, "fall": 0.0, "rise": 0.0}
-        super().__init__(setting, Default(checks.positive("size", size), caution=1.0, **no_powers))
+        super().__init__(setting, Default(checks.positive("size", size), **no_powers), trained=False)

@@ -75,7 +75,7 @@ def _wanted(step: int, facts: Any, optimizer: AdamW) -> float:
     law = Default()
     return (
         law.size_of(facts, PLANNED)
-        * law.caution
+        * law.begin(facts).caution
         * float(course(step / PLANNED))
         * noise_scale(optimizer.param_groups[0])
     )

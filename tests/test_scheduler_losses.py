@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from cases import Task
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from steps import LOSSES, exactly, lrs_for, sgd
 from torch.optim import SGD
@@ -242,6 +242,7 @@ anything = st.one_of(finite, st.none(), st.sampled_from([math.nan, math.inf, -ma
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(anything, min_size=1, max_size=15), st.integers(1, 12), st.sampled_from([1.0, 20.0, None]))
+@example([0.0, 5e-324], 2, None)
 def test_no_loss_whatever_breaks_a_training(on_device, losses, total, gamma):
     """Under a fixed range, or the default for None."""
     torch.manual_seed(0)

@@ -122,7 +122,8 @@ class Level(NamedTuple):
         weight = self.weight + fresh * (1 - self.weight)
         one = 1.0 + zero
         known = (weight > 0) & (first > 0)
-        level = o.clamp(o.where(known, sum_, one) / o.where(known, weight * first, one), SMALLEST_LEVEL, SPIKE)
+        mean = o.where(known, sum_, one) / o.where(known, weight, one)
+        level = o.clamp(mean / o.where(known, first, one), SMALLEST_LEVEL, SPIKE)
         settles = weight > SETTLED
         lowest = o.where(settles & ((self.lowest == 0) | (level < self.lowest)), level, self.lowest)
         return Level(

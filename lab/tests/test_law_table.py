@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from lab.studies.law import fill, fit
-from lab.studies.law.draw import Draw
-from lab.studies.law.families import Task
+from lab.studies.law.families import Draw, Task
 
 
 def toy(**options):

@@ -1,22 +1,46 @@
 """What is trained: families of networks and data, each drawn from the number of a row."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lab.studies.law import data, nets
-from lab.studies.law.draw import Draw
 
 Judged = tuple[float, float]
 """The share of wrong answers (or the loss, where there is none to be wrong), and the loss."""
 
 ANY = ("sgd", "momentum", "adam", "adamw")
 ADAM = ("adam", "adamw", "adamw", "momentum")
+
+
+class Draw:
+    """Choices of one row.
+
+    >>> Draw(3).pick((1, 2, 3)) == Draw(3).pick((1, 2, 3))
+    True
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number, self._random = number, np.random.default_rng([20261119, number])
+
+    def pick(self, values: Sequence[Any]) -> Any:
+        """One of them."""
+        return values[int(self._random.integers(len(values)))]
+
+    def between(self, low: float, high: float) -> float:
+        """A number, by its logarithm."""
+        return math.exp(self._random.uniform(math.log(low), math.log(high)))
+
+    def chance(self, share: float) -> bool:
+        """Yes, so often."""
+        return bool(self._random.uniform() < share)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import mlrsnet
-from lab.studies.law.draw import Draw
-from lab.studies.law.families import FAMILIES, Task
+from lab.studies.law.families import FAMILIES, Draw, Task
 from mlrsnet.default import Default
 from mlrsnet.sensors import read_facts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.results import RESULTS, here
 from lab.studies import law
-from lab.studies.law import data, fill, fit
+from lab.studies.law import data, fill, fit, larger
 
 
 def main() -> None:
@@ -24,6 +24,7 @@ def main() -> None:
     one.add_argument("--rows", type=int, nargs=2, default=(0, 230), metavar=("FROM", "TO"))
     one.add_argument("--workers", type=int, default=1)
     one.add_argument("--seconds", type=float, default=float("inf"))
+    one.add_argument("--larger", action="store_true", help="rows of larger networks, from 10,000 on; on a GPU")
     commands.add_parser("fit")
     chosen = parser.parse_args()
     if chosen.command == "prepare":
@@ -32,7 +33,8 @@ def main() -> None:
         found = here() | fit.fits(fit.read(RESULTS / "law" / "table.jsonl.gz"))
         (RESULTS / "law" / "fits.json").write_text(json.dumps(found, indent=1) + "\n")
     else:
-        fill.fill(chosen.folder, chosen.out, range(*chosen.rows), chosen.workers, chosen.seconds)
+        make = larger.fill_row if chosen.larger else fill.fill_row
+        fill.fill(chosen.folder, chosen.out, range(*chosen.rows), chosen.workers, chosen.seconds, make)
 
 
 if __name__ == "__main__":

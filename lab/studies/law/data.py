@@ -18,10 +18,14 @@ PICTURES = {
     "small cifar": "cifar10-8",
 }
 TEXTS = {"shakespeare": "tinyshakespeare/input.txt", "wikipedia": "wikitext2/train.txt"}
+LARGE = "large "
+"""More of the same data, for larger networks."""
+
 SYMBOLS = 96
 """Printable ASCII, and one for all others: both texts have the same."""
 
 MOST = {"picture": 12_000, "text": 800_000}
+MOST_LARGE = {"picture": 30_000, "text": 5_000_000}
 HELD_OUT = 2000
 
 
@@ -29,14 +33,15 @@ def prepare(folder: Path, root: Path | None = None) -> None:
     """Write the files, from the lab's data in `root`."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = {source.name: source for source in universal.TRAINING}
-    for name, known in PICTURES.items():
+    pictures = [(name, known, MOST) for name, known in PICTURES.items()]
+    for name, known, most in (*pictures, (f"{LARGE}cifar", PICTURES["cifar"], MOST_LARGE)):
         found = universal.load(sources[known], root)
-        pictures = (found.inputs[: MOST["picture"]] * 32).round().clamp(-127, 127).to(torch.int8).numpy()
-        np.savez_compressed(
-            folder / f"{name}.npz", x=pictures, y=found.targets[: MOST["picture"]].numpy().astype(np.int16)
-        )
-    for name, known in TEXTS.items():
-        text = np.frombuffer((datasets.data_root(root) / known).read_bytes()[: MOST["text"]], np.uint8).astype(int) - 31
+        x = (found.inputs[: most["picture"]] * 32).round().clamp(-127, 127).to(torch.int8).numpy()
+        y = found.targets[: most["picture"]].numpy().astype(np.int16)
+        np.savez_compressed(folder / f"{name}.npz", x=x, y=y)
+    texts = [(name, known, MOST) for name, known in TEXTS.items()]
+    for name, known, most in (*texts, (f"{LARGE}wikipedia", TEXTS["wikipedia"], MOST_LARGE)):
+        text = np.frombuffer((datasets.data_root(root) / known).read_bytes()[: most["text"]], np.uint8).astype(int) - 31
         np.savez_compressed(folder / f"{name}.npz", x=np.where((text > 0) & (text < SYMBOLS), text, 0).astype(np.uint8))
     for name in r_tables.TABLES:
         table = r_tables.load(name, datasets.data_root(root))

@@ -225,7 +225,7 @@ def _denoiser(draw: Draw, folder: Path) -> Task:
     width, depth = draw.pick((64, 128, 256)), draw.pick((1, 2, 4))
 
     def cost(model: nn.Module, x: Tensor) -> Tensor:
-        time, noise = torch.rand(len(x)), torch.randn_like(x)
+        time, noise = torch.rand(len(x), device=x.device), torch.randn_like(x)
         mixed = (1 - time)[:, None].sqrt() * x + time[:, None].sqrt() * noise
         return (model(mixed, time) - noise).square().mean()
 
@@ -239,7 +239,7 @@ def _contrastive(draw: Draw, folder: Path) -> Task:
 
     def cost(model: nn.Module, x: Tensor) -> Tensor:
         left, right = (functional.normalize(model(x * (torch.rand_like(x) > 0.3)), dim=1) for _ in range(2))
-        return functional.cross_entropy(left @ right.T / 0.2, torch.arange(len(x)))
+        return functional.cross_entropy(left @ right.T / 0.2, torch.arange(len(x), device=x.device))
 
     return measured(
         lambda: nets.mlp(x[0].numel(), 32, width, depth, norm),

@@ -141,12 +141,16 @@ def bracketed(judge: Callable[[float], float], grid: Sequence[float], factor: fl
 
 
 def fill_row(number: int, folder: Path) -> dict[str, Any]:
+    """A small training, drawn from its number."""
+    draw, name = Draw(number), tuple(FAMILIES)[number % len(FAMILIES)]
+    task = FAMILIES[name](draw, folder)
+    return filled(number, name, task, plan_of(draw, task), MORE_FALLS if number // len(FAMILIES) % 5 == 0 else ())
+
+
+def filled(number: int, name: str, task: Task, plan: Plan, more_falls: Sequence[float] = ()) -> dict[str, Any]:
     """Everything about a row."""
     torch.set_num_threads(1)
-    begin, name = time.perf_counter(), tuple(FAMILIES)[number % len(FAMILIES)]
-    draw = Draw(number)
-    task = FAMILIES[name](draw, folder)
-    plan = plan_of(draw, task)
+    begin = time.perf_counter()
     model = task.build()
     facts = read_facts([weight for weight in model.parameters() if weight.requires_grad])
     kept: dict[str, Any] = {"sizes": [], "decays": []}
@@ -167,7 +171,7 @@ def fill_row(number: int, folder: Path) -> dict[str, Any]:
     today = min(0.5, Default().size_of(facts, plan.steps))
     sizes = bracketed(sized(0.1), [today / 2, today, 2 * today, 4 * today], 2, 9)
     best = min(sizes, key=sizes.__getitem__)
-    for fall in (*FALLS, *(MORE_FALLS if number // len(FAMILIES) % 5 == 0 else ())):
+    for fall in (*FALLS, *more_falls):
         for size in (best / 2, best, 2 * best):
             sized(fall)(size)
     usual = USUAL[plan.optimizer]
@@ -192,11 +196,14 @@ def _level(found: dict[str, Any]) -> float:
     return found["error"] + 1e-3 * min(found["loss"], 100.0) if math.isfinite(found["error"]) else math.inf
 
 
-def fill(folder: Path, out: Path, rows: Sequence[int], workers: int, seconds: float) -> None:
+Make = Callable[[int, Path], dict[str, Any]]
+
+
+def fill(folder: Path, out: Path, rows: Sequence[int], workers: int, seconds: float, make: Make = fill_row) -> None:
     """Add the rows that `out` does not have yet, one a line, until so many seconds have passed."""
     done = {json.loads(line)["number"] for line in out.read_text().splitlines()} if out.is_file() else set()
     end = time.monotonic() + seconds
-    jobs = [(number, folder, end) for number in rows if number not in done]
+    jobs = [(number, folder, end, make) for number in rows if number not in done]
     with get_context("spawn").Pool(workers) as pool, out.open("a") as file:
         for row in pool.imap_unordered(_fill_in_time, jobs):
             if row is not None:
@@ -204,11 +211,11 @@ def fill(folder: Path, out: Path, rows: Sequence[int], workers: int, seconds: fl
                 file.flush()
 
 
-def _fill_in_time(job: tuple[int, Path, float]) -> dict[str, Any] | None:
-    number, folder, end = job
+def _fill_in_time(job: tuple[int, Path, float, Make]) -> dict[str, Any] | None:
+    number, folder, end, make = job
     if time.monotonic() > end:
         return None
     try:
-        return fill_row(number, folder)
+        return make(number, folder)
     except Exception as error:
         return {"number": number, "failed": f"{type(error).__name__}: {error}"}

@@ -355,11 +355,11 @@ def test_the_paper_scale_trains_as_the_paper_does(column, task, model):
 
 def test_adam_is_at_torchs_defaults():
     found = spec("Adam", "paper")
-    weights = [torch.nn.Parameter(torch.ones(2))]
+    model = torch.nn.Linear(2, 1)
     built = optimizers.build(
-        "adam", weights, found.lr, found.weight_decay, torch.device("cpu"), **found.optimizer_options
+        "adam", model, found.lr, found.weight_decay, torch.device("cpu"), **found.optimizer_options
     )
-    default = torch.optim.Adam(weights)
+    default = torch.optim.Adam(model.parameters())
     for name in ("lr", "betas", "eps", "weight_decay", "amsgrad"):
         assert built.param_groups[0][name] == default.param_groups[0][name], name
     assert found.schedule == "fixed"

@@ -81,8 +81,7 @@ def test_a_row_that_failed_is_left_out_of_the_fit(tmp_path):
 
 def trained(family, best, optimizer="adam", size=1.0):
     """A training whose decays are the better the nearer their LR is to the best one; all others diverge."""
-    lrs = [best * 4.0**k for k in range(-2, 3)]
-    decays = [[lr, size * (0.1 + 0.05 * abs(k)) if abs(k) < 2 else math.inf, 1.0] for k, lr in zip(range(-2, 3), lrs)]
+    decays = [[best * 4.0**k, size * (0.1 + 0.05 * abs(k)) if abs(k) < 2 else math.inf, 1.0] for k in range(-2, 3)]
     return {"family": family, "optimizer": optimizer, "decays": decays}
 
 
@@ -98,7 +97,7 @@ def test_the_lr_for_all_is_the_best_one_where_families_agree_and_is_told_with_it
 
 def test_families_count_the_same_however_many_rows_they_have():
     rows = [trained("a", 0.01)] * 9 + [trained("b", 0.08), trained("c", 0.08)]
-    assert calibrate.calibrated(rows)["adam"]["lr"] > 0.04
+    assert calibrate.calibrated(rows)["adam"]["lr"] > 0.03
 
 
 def test_the_cost_of_an_lr_is_straight_between_those_tried_and_capped_where_one_diverged():

@@ -35,9 +35,9 @@ WARM_COSINE: dict[str, Any] = {"schedule": "cosine", "schedule_options": WARMUP}
 FIRST_STEP = {"reps_rel": 1e-4}
 """Of L-DoG for networks with batch norm, as its authors advise; 1e-6 for all others."""
 
-
 CALIBRATED = {"adam": 0.0041, "momentum": 0.081, "sgd": 0.39}
-"""The best LR for all trainings of results/law/table.jsonl.gz: `calibrated` in fits.json there, of `python -m lab.studies.law fit`."""
+"""The best LR for all trainings of results/law/table.jsonl.gz: `calibrated` in results/law/fits.json, which `python -m
+lab.studies.law fit` writes."""
 
 KINDS = {"adam": "adam", "adamw": "adam", "sgdm": "momentum", "sgd": "sgd"}
 """Which of them an optimizer has."""
@@ -168,9 +168,9 @@ RECIPE = Recipe(
             "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
             "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",
             "ScheduleFree+ is the class in its author's repository at its defaults: an LR of 1 with 5 % warm-up, no weight decay. "
-            "Mechanic has the task's optimizer at an LR of 1, 5 % warm-up and a cosine. AdamH has the LRs and betas of its authors' "
-            "smallest network (0.02, Adam's 0.008; 0.9, 0.98), no weight decay, gradients clipped to norm 1, 10 % warm-up and a "
-            "cosine.",
+            "Mechanic has the task's optimizer at an LR of 1, 5 % warm-up and a cosine. AdamH has the LRs and betas that its "
+            "authors' smallest network has (0.02, Adam's 0.008; 0.9, 0.98), no weight decay, gradients clipped to norm 1 where a "
+            "task has no limit, 10 % warm-up and a cosine.",
             "Calibrated: one LR for all tasks with SGD, one with momentum, one with Adam and AdamW, each the best on the small "
             "trainings that the default's law was fitted to; 5 % warm-up and a cosine. Calibrated AdamW: the last of them in place "
             "of any optimizer.",

@@ -121,4 +121,4 @@ class Mechanic(Optimizer):
         super().load_state_dict({name: state_dict[name] for name in ("state", "param_groups")})
         self.base.load_state_dict(state_dict["base"])
         self.base.param_groups = self.param_groups
-        self.tuner = dict(state_dict["tuner"])
+        self.tuner = {name: numbers.cpu() for name, numbers in state_dict["tuner"].items()}

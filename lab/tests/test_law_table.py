@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from lab.studies.law import fill, fit
+from lab.studies.law import calibrate, fill, fit
 from lab.studies.law.families import Draw, Task
 
 
@@ -77,3 +77,31 @@ def test_a_row_that_failed_is_left_out_of_the_fit(tmp_path):
     lines = [*rows(0.0), {"number": 6, "failed": "OutOfMemoryError"}]
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
     assert fit.read(path) == rows(0.0)
+
+
+def trained(family, best, optimizer="adam", size=1.0):
+    """A training whose decays are the better the nearer their LR is to the best one; all others diverge."""
+    decays = [[best * 4.0**k, size * (0.1 + 0.05 * abs(k)) if abs(k) < 2 else math.inf, 1.0] for k in range(-2, 3)]
+    return {"family": family, "optimizer": optimizer, "decays": decays}
+
+
+def test_the_lr_for_all_is_the_best_one_where_families_agree_and_is_told_with_its_cost():
+    rows = [trained("a", 0.004), trained("b", 0.004, "adamw"), trained("c", 0.5, "sgd", size=0.01)]
+    found = calibrate.calibrated(rows)
+    assert set(found) == {"adam", "sgd"}
+    assert found["adam"]["lr"] == pytest.approx(0.004, rel=0.05)
+    assert found["sgd"]["lr"] == pytest.approx(0.5, rel=0.05)
+    assert found["adam"]["gap"] < 0.02 < found["adam"]["half"]
+    assert (found["adam"]["rows"], found["adam"]["families"]) == (2, 2)
+
+
+def test_families_count_the_same_however_many_rows_they_have():
+    rows = [trained("a", 0.01)] * 9 + [trained("b", 0.08), trained("c", 0.08)]
+    assert calibrate.calibrated(rows)["adam"]["lr"] > 0.03
+
+
+def test_the_cost_of_an_lr_is_straight_between_those_tried_and_capped_where_one_diverged():
+    row = trained("a", 1.0)
+    lrs = torch.tensor([0.25, 0.5, 1.0, 2.0, 4.0, 9.0, 100.0]).double().numpy()
+    half, whole = math.log(0.145 / 0.12), math.log(0.17 / 0.12)
+    assert calibrate.gaps(row, lrs) == pytest.approx([whole, half, 0, half, whole, 1, 1], abs=1e-6)

@@ -34,7 +34,9 @@ def assert_bitwise(one, other):
         assert one == other
 
 
-@pytest.mark.parametrize("optimizer", ["sgdm", "schedule-free-sgd", "schedule-free-adamw", "l-dog"])
+@pytest.mark.parametrize(
+    "optimizer", ["sgdm", "schedule-free-sgd", "schedule-free-adamw", "schedule-free-plus", "l-dog"]
+)
 def test_looking_at_the_weights_does_not_change_the_training(optimizer):
     alive = Stepper(tiny(**SMALL_CNN, optimizer=optimizer, schedule="fixed", lr=0.01), CPU)
     for _ in range(20):

@@ -23,7 +23,10 @@ from mlrsnet_lab.stepper import Stepper
 
 ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
 
-OWN_LR = ("schedule-free-sgd", "schedule-free-adamw", "prodigy", "d-adapt-sgd", "d-adapt-adam", "l-dog")
+OWN_LR = (
+    *("schedule-free-sgd", "schedule-free-adamw", "schedule-free-plus", "prodigy", "d-adapt-sgd", "d-adapt-adam"),
+    *("mechanic-sgd", "mechanic-adam", "l-dog"),
+)
 
 
 @pytest.mark.filterwarnings("ignore:the range of the schedule .* was not made for this optimizer")
@@ -73,6 +76,9 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
         ("fixed", "schedule-free-adamw"),
         ("cosine", "d-adapt-adam"),
         ("fixed", "l-dog"),
+        ("fixed", "schedule-free-plus"),
+        ("cosine", "mechanic-adam"),
+        ("cosine", "adam-h"),
         ("cosine", "lamb"),
         ("l4", "adam"),
         ("hd", "adam"),
@@ -97,7 +103,14 @@ def test_text_is_learned_and_ends_alike_if_it_is_stopped(model, schedule, optimi
 
 @pytest.mark.parametrize(
     ("schedule", "optimizer"),
-    [("cosine", "sgdm"), ("cosine", "schedule-free-sgd"), ("fixed", "l-dog"), ("l4", "sgdm"), ("rtho", "sgd")],
+    [
+        ("cosine", "sgdm"),
+        ("cosine", "schedule-free-sgd"),
+        ("fixed", "l-dog"),
+        ("cosine", "adam-h"),
+        ("l4", "sgdm"),
+        ("rtho", "sgd"),
+    ],
 )
 def test_batch_norms_end_alike_if_the_run_is_stopped(schedule, optimizer, tmp_path):
     spec = tiny(**SMALL_CNN, schedule=schedule, optimizer=optimizer)

@@ -355,11 +355,11 @@ def test_the_paper_scale_trains_as_the_paper_does(column, task, model):
 
 def test_adam_is_at_torchs_defaults():
     found = spec("Adam", "paper")
-    weights = [torch.nn.Parameter(torch.ones(2))]
+    model = torch.nn.Linear(2, 1)
     built = optimizers.build(
-        "adam", weights, found.lr, found.weight_decay, torch.device("cpu"), **found.optimizer_options
+        "adam", model, found.lr, found.weight_decay, torch.device("cpu"), **found.optimizer_options
     )
-    default = torch.optim.Adam(weights)
+    default = torch.optim.Adam(model.parameters())
     for name in ("lr", "betas", "eps", "weight_decay", "amsgrad"):
         assert built.param_groups[0][name] == default.param_groups[0][name], name
     assert found.schedule == "fixed"
@@ -754,12 +754,18 @@ def test_the_proof_tries_every_decay_of_its_grid_and_every_rival_on_every_task(s
     assert len({task.name for task in tasks}) == len(tasks) == {"smoke": 3, "short": 18, "paper": 13}[scale]
     for task in tasks:
         rows = {cell.row: cell.spec for cell in proof.cells(scale) if cell.column == task.name}
-        assert len(rows) == 2 * len(proof.TIMES) + 8 + len(proof.LEARNED) + (task.spec.epochs >= proof.LEAST_EPOCHS)
+        assert len(rows) == 2 * len(proof.TIMES) + 13 + len(proof.LEARNED) + (task.spec.epochs >= proof.LEAST_EPOCHS)
         assert rows[proof.UNTOLD].schedule_options == {"schedule": "universal", "tells_loss": False}
         assert rows["Cosine 1x"].lr == task.lr
         assert {spec.optimizer for row, spec in rows.items() if row[-1] == "x"} == {task.spec.optimizer}
         assert rows["L-DoG"].optimizer_options == ({"reps_rel": 1e-4} if task.batch_norm else {})
         assert all(spec.start == task.spec.start for spec in rows.values())
+        own, adamw = rows["Calibrated"], rows["Calibrated AdamW"]
+        assert (own.optimizer, own.lr) == (task.spec.optimizer, proof.CALIBRATED[proof.KINDS[task.spec.optimizer]])
+        assert (adamw.optimizer, adamw.lr) == ("adamw", proof.CALIBRATED["adam"])
+        assert own.weight_decay == adamw.weight_decay == task.spec.weight_decay
+        over = "adam" if task.adaptive else "sgd"
+        assert (rows["Mechanic"].optimizer, rows["D-Adaptation"].optimizer) == (f"mechanic-{over}", f"d-adapt-{over}")
 
 
 def test_a_new_schedule_is_one_line_in_the_proof():

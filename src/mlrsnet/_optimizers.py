@@ -51,7 +51,7 @@ KINDS = (
     Unsuitable(
         "estimates its own LR and multiplies it by the schedule's",
         frozenset(("d", "growth_rate")),
-        ("prodigy", "dadapt"),
+        ("prodigy", "dadapt", "mechani"),
     ),
     Unsuitable("estimates its own LR and multiplies it by the schedule's", frozenset(("reps_rel",)), ("dog", "ldog")),
     Unsuitable(

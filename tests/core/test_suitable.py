@@ -53,6 +53,13 @@ def test_a_subclass_under_another_name_is_refused_too():
         LearnedLR(Mine(weights()), total_steps=9)
 
 
+@pytest.mark.parametrize("name", ["Mechanic", "MechanizedSGD"])
+def test_mechanic_is_refused_by_the_name_of_its_class(name):
+    optimizer = type(name, (torch.optim.SGD,), {})(weights(), lr=1.0)
+    with pytest.raises(ValueError, match=f"got {name}, which estimates its own LR"):
+        LearnedLR(optimizer, total_steps=9)
+
+
 @pytest.mark.parametrize("name", ["HDSGD", "HDAdam", "L4", "RTHO"])
 def test_the_baselines_set_their_lr_themselves(name):
     make = getattr(pytest.importorskip("mlrsnet_lab.baselines"), name)

@@ -52,9 +52,7 @@ class Stepper:
         self.steps_per_epoch = self.data.train.steps
         self.total_steps = spec.epochs * self.steps_per_epoch
         options = spec.optimizer_options
-        self.optimizer = optimizers.build(
-            spec.optimizer, self.model.parameters(), spec.lr, spec.weight_decay, device, **options
-        )
+        self.optimizer = optimizers.build(spec.optimizer, self.model, spec.lr, spec.weight_decay, device, **options)
         self.method = methods.build(spec.schedule, self._setting(), spec.schedule_options)
         self.trace = Trace(self.steps_per_epoch, device)
         self.step_count = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.results import RESULTS, here
 from lab.studies import law
-from lab.studies.law import data, fill, fit, larger
+from lab.studies.law import calibrate, data, fill, fit, larger
 
 
 def main() -> None:
@@ -30,7 +30,8 @@ def main() -> None:
     if chosen.command == "prepare":
         data.prepare(chosen.folder, chosen.root)
     elif chosen.command == "fit":
-        found = here() | fit.fits(fit.read(RESULTS / "law" / "table.jsonl.gz"))
+        rows = fit.read(RESULTS / "law" / "table.jsonl.gz")
+        found = here() | fit.fits(rows) | {"calibrated": calibrate.calibrated(rows)}
         (RESULTS / "law" / "fits.json").write_text(json.dumps(found, indent=1) + "\n")
     else:
         make = larger.fill_row if chosen.larger else fill.fill_row

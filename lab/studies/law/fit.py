@@ -91,10 +91,15 @@ def read(path: Path) -> list[Row]:
     return [row for row in rows if "failed" not in row]
 
 
+def near_of(best: float) -> float:
+    """What is added to errors whose best is this."""
+    return NEAR if best < 1 else 0.0
+
+
 def curve(row: Row, fall: float = FALL) -> list[tuple[float, float]]:
     """(log r, gap) by size."""
     best = min(error for _, error, _ in row["decays"] if error is not None and math.isfinite(error))
-    near = NEAR if best < 1 else 0.0
+    near = near_of(best)
 
     def gap(error: float) -> float:
         return min(CAP, math.log((error + near) / (best + near))) if math.isfinite(error) else CAP

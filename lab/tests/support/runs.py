@@ -32,6 +32,9 @@ LRS = {
     "d-adapt-sgd": 1.0,
     "d-adapt-adam": 1.0,
     "l-dog": 1.0,
+    "schedule-free-plus": 0.1,
+    "mechanic-sgd": 1.0,
+    "mechanic-adam": 1.0,
     "lars": 10.0,
 }
 WORDS = "a rose is a rose and a daisy is a daisy but no rose is a daisy\n"

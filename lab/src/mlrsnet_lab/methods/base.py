@@ -82,6 +82,13 @@ class Method:
         """Set the LR and move the weights."""
         raise NotImplementedError
 
+    def move(self, loss: Tensor) -> None:
+        """Step the optimizer, which may read the loss (ScheduleFree+)."""
+        if getattr(self.optimizer, "reads_loss", False):
+            self.optimizer.step(lambda: loss)  # type: ignore[arg-type, return-value]
+        else:
+            self.optimizer.step()
+
     def own_step(self) -> Tensor:
         """Take the whole step with the method's own gradients; return the batch's loss, detached."""
         raise NotImplementedError

@@ -35,7 +35,7 @@ class ByTable(Method):
             self.place += 1
         else:
             self.set_lr(self.table[self.count])
-        self.optimizer.step()
+        self.move(loss)
         self.count += 1
 
     def replayed(self) -> None:
@@ -67,7 +67,7 @@ class ValStrategy(Method):
 
     def step(self, loss: Tensor) -> None:
         """Move the weights at the current LR."""
-        self.optimizer.step()
+        self.move(loss)
 
     def end_epoch(self, val_loss: float) -> None:
         """Divide the LR, or remember the new best loss."""

@@ -1,6 +1,6 @@
 """Optimizers by name. On a GPU torch's own have tensor LRs, so that a CUDA graph can capture a step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,8 +10,11 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from mlrsnet_lab import options as named
 from mlrsnet_lab.optimizers import rivals
+from mlrsnet_lab.optimizers.adam_h import adam_h
 from mlrsnet_lab.optimizers.l_dog import l_dog
+from mlrsnet_lab.optimizers.mechanic import mechanic_adam, mechanic_sgd
 from mlrsnet_lab.optimizers.plain import Make, adam, sgd, sgdm
+from mlrsnet_lab.optimizers.schedule_free_plus import schedule_free_plus
 
 __all__ = ["EAGER", "OPTIMIZERS", "build"]
 
@@ -24,10 +27,14 @@ _PLAIN: dict[str, Callable[..., Make]] = {
 _RIVALS: dict[str, Callable[..., Make]] = {
     "schedule-free-sgd": rivals.schedule_free_sgd,
     "schedule-free-adamw": rivals.schedule_free_adamw,
+    "schedule-free-plus": schedule_free_plus,
     "prodigy": rivals.prodigy,
     "d-adapt-sgd": rivals.d_adapt_sgd,
     "d-adapt-adam": rivals.d_adapt_adam,
+    "mechanic-sgd": mechanic_sgd,
+    "mechanic-adam": mechanic_adam,
     "l-dog": l_dog,
+    "adam-h": adam_h,
     "lars": rivals.lars,
     "lamb": rivals.lamb,
 }
@@ -35,19 +42,23 @@ OPTIMIZERS = _PLAIN | _RIVALS
 EAGER = tuple(_RIVALS)
 """These read numbers on the host in every step, so they have float LRs and are never captured."""
 
+BY_LAYER = ("adam-h",)
+"""These are made from the model: they treat its layers differently."""
+
 
 def build(
     name: str,
-    parameters: Iterable[nn.Parameter],
+    model: nn.Module,
     lr: float,
     weight_decay: float,
     device: torch.device,
     **options: Any,
 ) -> Optimizer:
-    """An optimizer by its name, with its initial LR."""
+    """An optimizer of a model's weights by its name, with its initial LR."""
     named.check("optimizer_options", name, OPTIMIZERS[name], options)
     if name in EAGER:
-        return OPTIMIZERS[name](**options)(parameters, lr=lr, weight_decay=weight_decay)
+        what = model if name in BY_LAYER else model.parameters()
+        return OPTIMIZERS[name](**options)(what, lr=lr, weight_decay=weight_decay)
     on_gpu = device.type == "cuda"
     make = OPTIMIZERS[name](on_gpu, **options)
-    return make(parameters, lr=torch.tensor(lr, device=device) if on_gpu else lr, weight_decay=weight_decay)
+    return make(model.parameters(), lr=torch.tensor(lr, device=device) if on_gpu else lr, weight_decay=weight_decay)

@@ -35,6 +35,19 @@ WARM_COSINE: dict[str, Any] = {"schedule": "cosine", "schedule_options": WARMUP}
 FIRST_STEP = {"reps_rel": 1e-4}
 """Of L-DoG for networks with batch norm, as its authors advise; 1e-6 for all others."""
 
+CALIBRATED = {"adam": 0.0041, "momentum": 0.081, "sgd": 0.39}
+"""The best LR for all trainings of results/law/table.jsonl.gz: `calibrated` in results/law/fits.json, which `python -m
+lab.studies.law fit` writes."""
+
+KINDS = {"adam": "adam", "adamw": "adam", "sgdm": "momentum", "sgd": "sgd"}
+"""Which of them an optimizer has."""
+
+CLIP_NORM = 1.0
+"""AdamH's authors clip gradients to it."""
+
+WARM_LONGER: dict[str, Any] = {"warmup": 0.1}
+"""Of AdamH: its authors' runs have 4 to 20 %."""
+
 
 def cells(scale: str) -> list[Cell]:
     """All rows of every task."""
@@ -60,8 +73,18 @@ def rivals(task: ProofTask) -> dict[str, RunSpec]:
             optimizer_options=warm,
             lr=2.5 * task.lr if task.adaptive else 10 * task.lr,
         ),
+        "ScheduleFree+": replace(
+            spec,
+            schedule="fixed",
+            schedule_options=WARMUP,
+            optimizer="schedule-free-plus",
+            optimizer_options=warm,
+            lr=1.0,
+            weight_decay=0.0,
+        ),
         "Prodigy": replace(spec, optimizer="prodigy", lr=1.0, **own, **COSINE),
-        "D-Adaptation": replace(spec, lr=1.0, **_d_adapted(spec), **COSINE),
+        "D-Adaptation": replace(spec, lr=1.0, **_over("d-adapt", spec), **COSINE),
+        "Mechanic": replace(spec, lr=1.0, **_over("mechanic", spec), **WARM_COSINE),
         "L-DoG": replace(
             spec,
             schedule="fixed",
@@ -71,6 +94,18 @@ def rivals(task: ProofTask) -> dict[str, RunSpec]:
         ),
         "LAMB": replace(spec, optimizer="lamb", lr=1e-3, **own, **WARM_COSINE),
         "LARS": replace(spec, optimizer="lars", lr=1.0, **own, **WARM_COSINE),
+        "AdamH": replace(
+            spec,
+            schedule="cosine",
+            schedule_options=WARM_LONGER,
+            optimizer="adam-h",
+            lr=0.02,
+            weight_decay=0.0,
+            clip_norm=spec.clip_norm or CLIP_NORM,
+            **own,
+        ),
+        "Calibrated": replace(spec, lr=CALIBRATED[KINDS[spec.optimizer]], **WARM_COSINE),
+        "Calibrated AdamW": replace(spec, optimizer="adamw", lr=CALIBRATED["adam"], **own, **WARM_COSINE),
     }
 
 
@@ -95,12 +130,12 @@ def untold(task: ProofTask) -> Cell:
     return named(UNTOLD, task.name, task.spec, LEARNED["Universal"], tells_loss=False)
 
 
-def _d_adapted(spec: RunSpec) -> dict[str, Any]:
-    """D-Adaptation's form of the task's optimizer."""
+def _over(name: str, spec: RunSpec) -> dict[str, Any]:
+    """The form of D-Adaptation or Mechanic for the task's optimizer."""
     if spec.optimizer.startswith("adam"):
         options: dict[str, Any] = {"decouple": True} if spec.optimizer == "adamw" else {}
-        return {"optimizer": "d-adapt-adam", "optimizer_options": options}
-    return {"optimizer": "d-adapt-sgd", "optimizer_options": {"momentum": 0.9} if spec.optimizer == "sgdm" else {}}
+        return {"optimizer": f"{name}-adam", "optimizer_options": options}
+    return {"optimizer": f"{name}-sgd", "optimizer_options": {"momentum": 0.9} if spec.optimizer == "sgdm" else {}}
 
 
 def _cells(task: ProofTask) -> list[Cell]:
@@ -132,6 +167,13 @@ RECIPE = Recipe(
             "Schedule-Free has 10 times the usual LR (2.5 times with Adam and AdamW) and 5 % warm-up; Prodigy and D-Adaptation an "
             "LR of 1 and a cosine; L-DoG an LR of 1, its averaging, and a first step of 1e-4 with batch norm, else 1e-6; LAMB "
             "0.001 and LARS 1 (trust 0.001, momentum 0.9), both with 5 % warm-up and a cosine.",
+            "ScheduleFree+ is the class in its author's repository at its defaults: an LR of 1 with 5 % warm-up, no weight decay. "
+            "Mechanic has the task's optimizer at an LR of 1, 5 % warm-up and a cosine. AdamH has the LRs and betas that its "
+            "authors' smallest network has (0.02, Adam's 0.008; 0.9, 0.98), no weight decay, gradients clipped to norm 1 where a "
+            "task has no limit, 10 % warm-up and a cosine.",
+            "Calibrated: one LR for all tasks with SGD, one with momentum, one with Adam and AdamW, each the best on the small "
+            "trainings that the default's law was fitted to; 5 % warm-up and a cosine. Calibrated AdamW: the last of them in place "
+            "of any optimizer.",
         ),
         "smoke": ("Tables and digits that come with scikit-learn: this shows that everything works.",),
         "short": (

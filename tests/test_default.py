@@ -12,10 +12,10 @@ from torch.nn.functional import cross_entropy, gaussian_nll_loss, mse_loss
 
 from mlrsnet import LearnedLR, Schedule
 from mlrsnet.default import Default
+from mlrsnet.facts import read_facts
 from mlrsnet.law import Facts, Seen
 from mlrsnet.ops import DEVICE, HOST, leaves, rebuilt
 from mlrsnet.plan import Plan
-from mlrsnet.sensors import read_facts
 
 STEPS = 40
 

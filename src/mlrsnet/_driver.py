@@ -23,10 +23,11 @@ from mlrsnet._losses import as_scalar, mean
 from mlrsnet._numbers import Device, Host, Limits
 from mlrsnet._validation import Validation
 from mlrsnet._watch import Watch
+from mlrsnet.facts import read_facts
 from mlrsnet.law import Facts, Law
 from mlrsnet.plan import OPEN_GROWTH, OPEN_STEPS, Plan
 from mlrsnet.ranks import Group, average_over_ranks, check_group
-from mlrsnet.sensors import Distance, is_capturing, read_facts
+from mlrsnet.sensors import Distance, is_capturing
 
 NO_LOSS = (
     "the schedule {!r} reads the loss, and no loss was told since the last optimizer step: call step(loss) before "
@@ -368,7 +369,7 @@ class Driver:
         self.distance.begin(weights)
         if self.is_loaded:
             return
-        self.facts = self.facts.seen(read_facts(weights))
+        self.facts = self.facts.seen(read_facts(weights), _optimizers.is_adaptive(self._settings))
         self.numbers.begin(self.facts)
         if _optimizers.has_stepped(optimizer):
             _check.warn(

@@ -19,8 +19,9 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from mlrsnet import _shards
+from mlrsnet.facts import is_readable
 from mlrsnet.ops import HOST
-from mlrsnet.sensors import Layout, Weights, is_readable, square
+from mlrsnet.sensors import Layout, Weights, square
 
 STEPS, SKIPPED = 20, 10
 """Steps of the copy, and those at its start that do not count: an average over ten steps has filled by then."""

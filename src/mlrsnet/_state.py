@@ -58,7 +58,7 @@ def load(driver: Driver, saved: dict[str, Any]) -> None:
     plan, state = Plan(*saved["plan"]), _law_state(driver, saved)
     _tell_other_end(driver, saved, plan)
     _tell_other_arguments(driver, saved["arguments"])
-    _tell_other_trained(driver, saved)
+    _tell_other_facts(driver, saved)
     driver.settle()
     driver.facts, driver.is_loaded, driver.steps = Facts(*saved["facts"]), bool(saved["has_begun"]), saved["steps"]
     driver.is_open_ended, driver.is_annealing = bool(saved["is_open_ended"]), bool(saved["is_annealing"])
@@ -146,13 +146,18 @@ def _tell_other_arguments(driver: Driver, saved: dict[str, Any]) -> None:
             )
 
 
-def _tell_other_trained(driver: Driver, saved: dict[str, Any]) -> None:
-    told, was = driver.facts.is_trained, Facts(*saved["facts"]).is_trained
-    if not driver.has_begun and told not in (None, was):
-        _check.warn(
-            f"the saved run had trained={None if was is None else bool(was)}, which replaces {told}: leave trained out, or make a "
-            "new LearnedLR with total_steps= the steps that are left"
-        )
+def _tell_other_facts(driver: Driver, saved: dict[str, Any]) -> None:
+    """What was told of the training, and is not what it began with."""
+    was = Facts(*saved["facts"])
+    for name, told, before in (
+        ("trained", driver.facts.is_trained, None if was.is_trained is None else bool(was.is_trained)),
+        ("batch_size", driver.facts.batch_size, was.batch_size),
+    ):
+        if not driver.has_begun and told not in (None, before):
+            _check.warn(
+                f"the saved run had {name}={before}, which replaces {told}: leave {name} out, or make a new LearnedLR with "
+                "total_steps= the steps that are left"
+            )
 
 
 def _arguments(driver: Driver) -> dict[str, Any]:

@@ -3,22 +3,27 @@
     alpha_t = r c(m) course(u) waits rise level^q / sqrt(mean of x)
 
     r        the law: by which share of their length the weights move in a step, at the height of the training
-                 r = 0.13 (T / 500)^-0.1 (n / 10,000)^-0.19 max(1, L / 4)^-1.2 kept
-             T: steps of the training. n: numbers that are trained. L: matrices, or 1 where there are norms, or adapters
+                 r = 0.13 (T / 500)^-0.15 (n / 10,000)^-0.17 (B / 32)^0.2 max(1, E / 3)^-0.15 deep adaptive kept
+             T: steps of the training. n: numbers that are trained. B: examples in a step, E: how often each is seen; 32 and at
+             most 3 where nobody told
+    deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.4, since deeper networks with norms have
+             branches that add up
+    adaptive 1.9 for Adam and all that divide by the size of the gradient; else 1
     kept     1; sqrt(150,000 / n) for a larger network that was trained before, whose weights must stay near where they are
     c(m)     sqrt((1 - m) / (1 + m)), m the momentum or beta_1: see `_optimizers.noise_scale`
     course   a warm-up over 5 % of the training, then a straight fall
     level    average loss / first loss; at most 1
     rise     (lowest level / level)^3, at least 0.1: shorter steps where the loss grows
-    waits    a network that was trained before keeps to a tenth of its steps until the loss has fallen, or to kept if that is
-             less already; else 1
+    waits    a network that was trained before keeps to a tenth of its steps until the loss has fallen, to 0.7 of them while no loss
+             is told, or to kept if that is less already; else 1
     x        |step at an LR of 1|^2 / |weights|^2, of each step so far, see `sensors.Steps`. The mean is exponential, over a
              tenth of the training. Where the step is the gradient itself, as in plain SGD, x counts at least as it is now
 
 Without a loss, level and rise are 1. So `LearnedLR` needs none.
 
-r was chosen by hand on 109 small trainings, among the laws that give 0.025 to 0.045 on five networks 100 to 1,000 times larger;
-q on 48 of them. The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
+The powers of r are round numbers that 436 small trainings of 23 families want, beside other people's sweeps of large language
+models, which want less of the steps; its constants were chosen on the small ones (`lab/studies/law`). q was chosen on 48 others.
+The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
 Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
 """
 
@@ -38,8 +43,11 @@ from mlrsnet.sensors import Steps
 NAME = "universal"
 """What the default is called."""
 
-USUAL_STEPS, USUAL_SIZE, USUAL_DEPTH = 500, 10_000, 4
-"""For which r is its constant."""
+USUAL_STEPS, USUAL_SIZE, USUAL_BATCH, USUAL_EPOCHS, USUAL_DEPTH = 500, 10_000, 32, 3, 4
+"""For which r is its constant. The batch and the epochs are assumed where nobody told."""
+
+DEEPEST = 12
+"""With norms, more matrices count as these: deeper networks with norms are residual, and their branches do not multiply up."""
 
 WINDOW = 0.1
 """Of the training: how far the mean of x looks back. So many steps would mean something else in every training."""
@@ -52,6 +60,9 @@ LEVEL_WINDOW, LEVEL_STEPS = 0.05, 10
 
 SETTLED = 0.3
 """A level has settled when it has seen this share of its window."""
+
+UNTOLD = 0.7
+"""The share of its steps that a trained network takes while no loss is told."""
 
 TRAINED_SIZE = 150_000
 """Numbers of a trained network; a larger one takes shorter steps."""
@@ -148,14 +159,51 @@ class Level(NamedTuple):
         return o.where(settled, 1 - share / (1 - MARGIN), 0.0 * share)
 
 
+@dataclass(frozen=True)
+class Size:
+    """r of the usual training, and how it follows from facts: a power for each. See the head of this file.
+
+    >>> Size()(Facts(parameters=10_000), 500), round(Size()(Facts(parameters=10_000, batch_size=1024), 500), 3)
+    (0.13, 0.26)
+    """
+
+    usual: float = 0.13
+    steps: float = -0.15
+    parameters: float = -0.17
+    batch: float = 0.2
+    epochs: float = -0.15
+    depth: float = -1.4
+    depth_with_norms: float = -0.4
+    adaptive: float = 1.9
+
+    @classmethod
+    def fixed(cls, size: float) -> "Size":
+        """The same for every training."""
+        return cls(size, steps=0, parameters=0, batch=0, epochs=0, depth=0, depth_with_norms=0, adaptive=1)
+
+    def __call__(self, facts: Facts, total_steps: float = USUAL_STEPS) -> float:
+        """r, but for `kept`."""
+        deep = max(1.0, facts.depth / USUAL_DEPTH)
+        return float(
+            self.usual
+            * (total_steps / USUAL_STEPS) ** self.steps
+            * (max(1, facts.parameters) / USUAL_SIZE) ** self.parameters
+            * ((facts.batch_size or USUAL_BATCH) / USUAL_BATCH) ** self.batch
+            * max(1.0, (facts.epochs or USUAL_EPOCHS) / USUAL_EPOCHS) ** self.epochs
+            * (min(deep, DEEPEST / USUAL_DEPTH) ** self.depth_with_norms if facts.has_norms else deep**self.depth)
+            * (self.adaptive if facts.is_adaptive else 1)
+        )
+
+
 class State(NamedTuple):
-    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall.
-    nonfinite: losses that were not finite.
+    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall, and
+    untold that of a training without losses. nonfinite: losses that were not finite.
     """
 
     step: Any
     size: Any
     caution: Any
+    untold: Any
     nonfinite: Any
     mean: Mean
     level: Level
@@ -166,20 +214,13 @@ class Default:
     """The default schedule as a `Law`.
 
     Args:
-        size: r of the usual training.
-        horizon_power, size_power, depth_power: how r follows from the steps, the size and the depth.
+        size: r.
         caution: the share of its steps that a network which was trained before keeps to at first.
         fall: q, the power of the level.
         rise: the power of lowest level / level.
-
-    >>> Default().size_of(Facts(parameters=10_000, depth=4), 500)
-    0.13
     """
 
-    size: float = 0.13
-    horizon_power: float = -0.1
-    size_power: float = -0.19
-    depth_power: float = -1.2
+    size: Size = Size()
     caution: float = 0.1
     fall: float = 0.1
     rise: float = 3.0
@@ -200,17 +241,11 @@ class Default:
         """See `Law`: it is the same for tensors."""
         return self
 
-    def size_of(self, facts: Facts, total_steps: float = USUAL_STEPS) -> float:
-        """r."""
-        horizon = (total_steps / USUAL_STEPS) ** self.horizon_power
-        size = (max(1, facts.parameters) / USUAL_SIZE) ** self.size_power
-        depth = max(1.0, facts.depth / USUAL_DEPTH) ** self.depth_power
-        return float(self.size * horizon * size * depth * kept(facts))
-
     def begin(self, facts: Facts) -> State:
         """Before the first step."""
-        caution = min(1.0, self.caution / kept(facts)) if facts.is_trained else 1.0
-        return State(0, self.size_of(facts), caution, 0, Mean(), Level())
+        near = kept(facts)
+        caution, untold = (min(1.0, share / near) if facts.is_trained else 1.0 for share in (self.caution, UNTOLD))
+        return State(0, self.size(facts) * near, caution, untold, 0, Mean(), Level())
 
     def carry_over(self, group: dict[str, Any], facts: Facts) -> Any:
         """c(m) of the main parameter group, in every step: a cycled momentum is followed."""
@@ -222,9 +257,10 @@ class Default:
         mean = state.mean.after(seen.x, plan.planned, seen.is_low, o)
         level = state.level.after(seen.loss, u, o)
         gain = level.gain(o)
-        waits = o.where(gain > state.caution, gain, state.caution + 0.0 * gain)
+        told = o.where(gain > state.caution, gain, state.caution + 0.0 * gain)
+        waits = o.where(level.first > 0, told, state.untold + 0.0 * gain)
         lr = (
-            state.size * (plan.planned / USUAL_STEPS) ** self.horizon_power * seen.scale
+            state.size * (plan.planned / USUAL_STEPS) ** self.size.steps * seen.scale
             * course(u, o)
             * waits
             * o.clamp(level.rise(o) ** self.rise, SHORTEST_RISE, 1.0)
@@ -232,7 +268,7 @@ class Default:
             / o.sqrt(mean.value(seen, o))
         )  # fmt: skip
         nonfinite = state.nonfinite + o.invert(o.isfinite(seen.loss) | o.isnan(seen.loss))
-        return lr, State(state.step + 1, state.size, state.caution, nonfinite, mean, level)
+        return lr, state._replace(step=state.step + 1, nonfinite=nonfinite, mean=mean, level=level)
 
     def status(self, state: State) -> dict[str, Any]:
         """What it has read of the losses, as Python numbers: for people."""
@@ -249,7 +285,10 @@ class Default:
 
     def fingerprint(self) -> str:
         """See `Law`: a digest of its numbers."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        numbers = {
+            name: value for name, value in globals().items() if name.isupper() and isinstance(value, float | int)
+        }
+        return hashlib.sha256(repr((self, numbers)).encode()).hexdigest()
 
 
 def kept(facts: Facts) -> float:

@@ -15,27 +15,34 @@ from mlrsnet.plan import Plan
 class Facts(NamedTuple):
     """What is known before the first step.
 
-    matrices: tensors of two or more dimensions. parameters: numbers that are trained. depth: matrices whose errors multiply up: all
-    of them, or 1 where there are norms or adapters. is_trained: whether the weights come from another training; None if nobody
-    knows. epochs, examples: how often every example will be seen, and how many there are; None if nobody told. num_classes,
-    initial_loss: as the user told.
+    matrices: tensors of two or more dimensions. parameters: numbers that are trained. has_norms: whether norms stand between the
+    matrices. are_adapters: whether they stand beside frozen ones. is_trained: whether the weights come from another training; None
+    for these three if nobody knows. is_adaptive: whether the optimizer divides by the size of the gradient. batch_size: examples in
+    a step, and epochs: how often every example will be seen; None if nobody told. num_classes, initial_loss: as the user told.
     """
 
     matrices: int = 1
     parameters: int = 1
-    depth: int = 1
+    has_norms: bool | None = None
+    are_adapters: bool | None = None
     is_trained: bool | None = None
+    is_adaptive: bool = False
+    batch_size: float | None = None
     epochs: float | None = None
-    examples: int | None = None
     num_classes: Any = None
     initial_loss: Any = None
 
-    def seen(self, weights: "Facts") -> "Facts":
-        """What was told before, and what the weights say."""
-        is_trained = weights.is_trained if self.is_trained is None else self.is_trained
-        return self._replace(
-            matrices=weights.matrices, parameters=weights.parameters, depth=weights.depth, is_trained=is_trained
-        )
+    @property
+    def depth(self) -> int:
+        """Matrices whose errors multiply up: all of them, or 1 for adapters."""
+        return 1 if self.are_adapters else self.matrices
+
+    def seen(self, weights: "Facts", is_adaptive: bool) -> "Facts":
+        """What was told before, and what the weights and their optimizer say."""
+        names = ("has_norms", "are_adapters", "is_trained")
+        told = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        read = {name: getattr(weights, name) for name in ("matrices", "parameters", *names)}
+        return self._replace(**{**read, **told}, is_adaptive=is_adaptive)
 
 
 class Seen(NamedTuple):

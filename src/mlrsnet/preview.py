@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import nn
 from torch.optim import Optimizer
 
 from mlrsnet import _check, _groups, _optimizers, _probe, plots
@@ -17,11 +18,12 @@ from mlrsnet._numbers import Limits, make_limits
 from mlrsnet._sparkline import marks_of_terminal, sparkline
 from mlrsnet.baselines import factors
 from mlrsnet.default import NAME
+from mlrsnet.facts import read_facts, told
 from mlrsnet.law import Facts, Law, Seen
 from mlrsnet.ops import HOST
 from mlrsnet.plan import Plan
 from mlrsnet.schedule import Schedule
-from mlrsnet.sensors import Still, read_facts
+from mlrsnet.sensors import Still
 
 POINTS = 1000
 """A longer training is looked at in so many of its steps."""
@@ -141,6 +143,9 @@ def preview(
     losses: Sequence[float] | None = None,
     num_classes: int | None = None,
     trained: bool | None = None,
+    batch_size: int | None = None,
+    epochs: float | None = None,
+    model: nn.Module | None = None,
     scale: float = 1.0,
     min_lr: float = 0.0,
     max_lr: float | None = None,
@@ -158,7 +163,7 @@ def preview(
         total_steps: optimizer steps of the whole training.
         losses: those of an earlier run, or as you expect them, spread evenly over the training. If None, the loss falls evenly
             to a tenth of log(num_classes), or of 1.
-        num_classes, trained, scale, min_lr, max_lr: as for `LearnedLR`.
+        num_classes, trained, batch_size, epochs, model, scale, min_lr, max_lr: as for `LearnedLR`.
 
     >>> import torch, mlrsnet
     >>> model = torch.nn.Linear(20, 10)
@@ -175,15 +180,16 @@ def preview(
     _groups.check(groups)
     main = _groups.main_group(groups)
     ratios = _groups.ratios_to(groups, main)
-    told = Facts(is_trained=_check.yes_or_no("trained", trained), num_classes=num_classes)
-    facts = told.seen(read_facts(weight for group in groups for weight in group["params"]))
+    settings = _optimizers.settings(optimizer, groups[main])
+    weights = read_facts(weight for group in groups for weight in group["params"])
+    facts = told(trained, batch_size, epochs, model, num_classes).seen(weights, _optimizers.is_adaptive(settings))
     law.check(facts)
     x, notes = _step_length(optimizer, groups, ratios)
     points = min(total_steps, POINTS)
     expected, assumed = _losses(losses, points, num_classes)
     is_known = x is not None or isinstance(law.sensor(None), Still)
     limits = make_limits(scale, min_lr, max_lr) if is_known else Limits(scale=scale)  # limits are for LRs
-    carried = law.carry_over(_optimizers.settings(optimizer, groups[main]), facts)
+    carried = law.carry_over(settings, facts)
     plan = Plan.of(points)._replace(planned=total_steps)
     lrs = _lrs(law, facts, expected, 1.0 if x is None else x, float(carried), limits, plan)
     base = groups[main]["initial_lr"]

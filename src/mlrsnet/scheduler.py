@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
@@ -19,9 +19,10 @@ from mlrsnet._groups import replay
 from mlrsnet._losses import as_scalar, wide
 from mlrsnet._numbers import make_limits
 from mlrsnet.default import NAME
-from mlrsnet.law import Facts, Law
+from mlrsnet.facts import told
+from mlrsnet.law import Law
 from mlrsnet.plan import Plan
-from mlrsnet.ranks import Group
+from mlrsnet.ranks import Group, num_ranks
 from mlrsnet.schedule import Schedule
 
 
@@ -43,7 +44,12 @@ class LearnedLR(LRScheduler):
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         trained: whether the weights come from another training and should stay near where they are, as in fine-tuning. None looks
-            at them before the first step. False for a pre-training that goes on. Only the default asks.
+            at them before the first step. False for a pre-training that goes on. Only the default asks, as for the next three.
+        batch_size: examples in an optimizer step: of all micro-batches and all processes; sequences for text. The default takes
+            longer steps with large batches, and assumes 32.
+        epochs: how often the training sees every example. The default takes shorter steps if more than three times.
+        model: the network whose weights are trained, for what they do not tell: norms that are frozen or have no gains, and
+            adapters that were trained before. It is only looked at.
         scale: multiplies every LR.
         min_lr, max_lr: limits for the LR of the `main_group`. The others keep their ratio to it.
         on_nonfinite: `hold` does not read a loss that is not finite and counts it, with one warning. `raise` raises.
@@ -72,6 +78,9 @@ class LearnedLR(LRScheduler):
         num_classes: int | None = None,
         initial_loss: float | None = None,
         trained: bool | None = None,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        model: nn.Module | None = None,
         scale: float = 1.0,
         min_lr: float = 0.0,
         max_lr: float | None = None,
@@ -83,14 +92,10 @@ class LearnedLR(LRScheduler):
         _optimizers.check(optimizer)
         self.optimizer = _optimizers.owner(optimizer)
         self.law: Law = schedule if hasattr(schedule, "advance") else Schedule.load(schedule)  # type: ignore[assignment, arg-type]
-        if num_classes is not None:
-            num_classes = _check.whole_number("num_classes", num_classes, 2, "classes, or the size of the vocabulary")
-        if initial_loss is not None:
-            initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
         self._driver = Driver(
             self.optimizer,
             self.law,
-            Facts(is_trained=_check.yes_or_no("trained", trained), num_classes=num_classes, initial_loss=initial_loss),
+            told(trained, batch_size, epochs, model, num_classes, initial_loss),
             _total_steps(total_steps, self.law),
             make_limits(scale, min_lr, max_lr),
             raises=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")) == "raise",
@@ -103,7 +108,7 @@ class LearnedLR(LRScheduler):
     def for_loader(
         cls, optimizer: Optimizer, loader: Sized, epochs: int, accumulate: int = 1, schedule: Any = NAME, **options: Any
     ) -> "LearnedLR":
-        """The same, with the steps counted: epochs times the batches of a `DataLoader`.
+        """The same, with the steps counted: epochs times the batches of a `DataLoader`. The default also hears of both.
 
         With `accumulate` batches to a step, the rest of an epoch is a step too, as in most frameworks.
 
@@ -121,15 +126,19 @@ class LearnedLR(LRScheduler):
         """
         epochs = _check.whole_number("epochs", epochs)
         accumulate = _check.whole_number("accumulate", accumulate, hint="batches for each optimizer step")
-        batches, examples = _length(loader), _length(getattr(loader, "dataset", None), None)
+        batches = _length(loader)
         if not batches:
             raise ValueError(
                 f"loader must have batches and know how many, got {type(loader).__name__} that is empty or, as over an "
                 "IterableDataset, has no length: pass total_steps= to LearnedLR instead, the optimizer steps of the whole training"
             )
-        made = cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **options)
-        made._driver.facts = made._driver.facts._replace(epochs=float(epochs), examples=examples)
-        return made
+        size = getattr(loader, "batch_size", None) or getattr(
+            getattr(loader, "batch_sampler", None), "batch_size", None
+        )
+        known = {"epochs": epochs}
+        if isinstance(size, int):
+            known["batch_size"] = size * accumulate * num_ranks(options.get("process_group"))
+        return cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **(known | options))
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Tell the loss of the optimizer step that follows: this batch's, averaged with those that were observed.
@@ -341,7 +350,8 @@ class LearnedLR(LRScheduler):
 
         step, total_steps, progress: how far the training is. lr: of the main group, in the last step. step_length: how far that
         step moved the matrices, as a share of their length. distance: how far they are from where they began, as a share of
-        their length there. matrices, parameters, depth, is_trained, epochs, examples: what was known before the first step.
+        their length there. matrices, parameters, has_norms, are_adapters, is_trained, is_adaptive, batch_size, epochs: what was
+        known before the first step.
         What the schedule has read of the losses follows: for the default, level: average loss / first loss, and nonfinite:
         losses that were not finite.
         """
@@ -440,12 +450,11 @@ def _total_steps(total_steps: int | None, law: Law) -> int | None:
     return None
 
 
-def _length(sized: Any, missing: int | None = 0) -> int | None:
-    """len, where there is one: that of a `DataLoader` over an `IterableDataset` is a guess, if it has any."""
-    dataset = getattr(sized, "dataset", None)
-    if isinstance(dataset, torch.utils.data.IterableDataset) or isinstance(sized, torch.utils.data.IterableDataset):
-        return missing
+def _length(loader: Any) -> int:
+    """len, where there is one, else 0: that of a `DataLoader` over an `IterableDataset` is a guess, if it has any."""
+    if isinstance(getattr(loader, "dataset", None), torch.utils.data.IterableDataset):
+        return 0
     try:
-        return len(sized)
+        return len(loader)
     except (TypeError, NotImplementedError):  # both are usual where there is none
-        return missing
+        return 0

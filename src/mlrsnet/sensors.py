@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from mlrsnet import _optimizers, _shards
-from mlrsnet.law import Facts
+from mlrsnet.facts import LOW_PRECISION, is_readable
 from mlrsnet.ops import DEVICE, HOST, Operations
 
 ENTRIES = 4096
@@ -31,101 +31,8 @@ START_ENTRIES = 512
 MOST_LAYOUTS = 4
 """As many sets of weights as are usually trained in turn. A capture needs that of its step."""
 
-LOW_PRECISION = (torch.bfloat16, torch.float16)
-READABLE = (torch.float64, torch.float32, torch.complex64, torch.complex128, *LOW_PRECISION)
-"""Not 8-bit, integer or boolean parameters: masks, codes and tables of other libraries."""
-
 LONGEST = 3.0
 """|w| of a matrix begins as at most this many times its `shortest_length`, or torch's embeddings would outweigh all others."""
-
-
-SHORTEST_GAIN = 8
-"""A shorter vector may look like a trained gain by chance."""
-
-STEADY = 2.0
-"""The mean of a gain is at least this many times its standard deviation. That of random biases is near 0."""
-
-DRAWN = 0.03
-"""A trained gain varies by at least this share of its mean. Some draw new gains around 1, with a deviation of 0.02."""
-
-FEWEST_LINES, MOST_LINES = 32, 512
-"""Rows, and columns, of a matrix in which a training is looked for. Of new ones with 16, one in a hundred is uneven."""
-
-NO_SPREAD = 1e-6
-"""Entries whose squares vary by less are constants, or signs, and what is left is rounding."""
-
-ZEROS = 0.4
-"""More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
-
-UNEVEN = 2.0
-"""From which median `unevenness` on matrices are trained. That of new ones is about 1, however they were initialised."""
-
-
-@torch.no_grad()
-def read_facts(weights: Iterable[Tensor]) -> Facts:
-    """The facts of some weights; waits for their device.
-
-    Gains of norms are found by their values, since an optimizer knows no layers: a new one is all ones, a used one varies a little
-    around a mean that is far from 0. A network with more used than new ones was trained before, and so was one without new gains
-    whose matrices are uneven.
-
-    Adapters, of whose matrices about half begin at zero, multiply nothing up: they count as if there were norms.
-
-    >>> norm, layer = torch.nn.BatchNorm1d(16), torch.nn.Linear(3, 16)
-    >>> read_facts([layer.weight, norm.weight, norm.bias])[:4]
-    (1, 80, 1, False)
-    >>> used = torch.nn.Parameter(torch.linspace(0.5, 1.5, 16))
-    >>> read_facts([layer.weight, used]).is_trained, read_facts([layer.bias]).is_trained
-    (True, False)
-    """
-    matrices = parameters = new = steady = used = zero = 0
-    uneven = list[Tensor]()
-    for weight in filter(is_readable, weights):
-        parameters += weight.numel() * (2 if weight.is_complex() else 1)
-        if weight.ndim >= 2:
-            matrices += 1
-            zero += _shards.is_zero(weight)
-            if not weight.is_complex() and not _shards.is_sharded(weight):
-                uneven.append(unevenness(weight.detach().flatten(1)))
-        if weight.ndim == 1 and weight.numel() and not weight.is_complex():
-            values = _shards.whole_vector(weight).detach().float()
-            spread, mean, is_new = torch.stack(
-                (values.std(correction=0), values.mean().abs(), (values == 1).all().float())
-            ).tolist()
-            new += bool(is_new)
-            is_gain = len(values) >= SHORTEST_GAIN and spread > 0 and mean > STEADY * spread
-            steady += is_gain
-            used += is_gain and spread > DRAWN * mean
-    is_trained = used > new or (not new and _median(uneven) > UNEVEN)
-    is_shallow = bool(new + steady) or zero > ZEROS * matrices
-    return Facts(matrices, max(1, parameters), 1 if is_shallow else max(1, matrices), is_trained)
-
-
-def unevenness(matrix: Tensor) -> Tensor:
-    """How much the lengths of rows, or of columns, differ: their variance, divided by that of independent entries.
-
-    Whoever draws weights, draws them independently, from any distribution; a training makes some rows and columns longer. Those
-    of zeros are left out: a mask made them, or padding. NaN for a small matrix, and where all entries have the same size.
-
-    >>> drawn = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
-    >>> round(float(unevenness(drawn))), float(unevenness(drawn + drawn[:1])) > 5
-    (1, True)
-    """
-    steps = [max(1, -(-size // MOST_LINES)) for size in matrix.shape]
-    squares = matrix[:: steps[0], :: steps[1]].float().square()
-    squares = squares[squares.any(1)][:, squares.any(0)]
-    if min(squares.shape) < FEWEST_LINES:
-        return squares.new_full((), math.nan)
-    squares = squares / squares.mean()
-    rows, columns = (squares.mean(1 - axis).var(correction=0) * squares.shape[1 - axis] for axis in (0, 1))
-    spread = squares.var(correction=0)
-    return torch.maximum(rows, columns) / torch.where(spread > NO_SPREAD, spread, math.nan)
-
-
-def _median(numbers: list[Tensor]) -> float:
-    """Of those that are not NaN; 0 for none."""
-    found = float(torch.stack([one.cpu() for one in numbers]).nanmedian()) if numbers else math.nan
-    return 0.0 if math.isnan(found) else found
 
 
 def shortest_length(shape: Sequence[int]) -> float:
@@ -154,11 +61,6 @@ def count(shape: Sequence[int]) -> float:
 def is_capturing() -> bool:
     """Whether a CUDA graph is being captured."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
-def is_readable(weight: Tensor) -> bool:
-    """Whether a parameter is trained, and its numbers are there to look at."""
-    return weight.requires_grad and weight.dtype in READABLE and not weight.is_meta and not is_lazy(weight)
 
 
 @lru_cache(maxsize=1024)

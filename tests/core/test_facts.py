@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import SGD
 
 from mlrsnet import LearnedLR
-from mlrsnet.sensors import SHORTEST_GAIN
+from mlrsnet.facts import SHORTEST_GAIN
 
 MATRIX = torch.ones(3, 4)
 

@@ -31,7 +31,8 @@ def main() -> None:
         data.prepare(chosen.folder, chosen.root)
     elif chosen.command == "fit":
         rows = fit.read(RESULTS / "law" / "table.jsonl.gz")
-        found = here() | fit.fits(rows) | {"calibrated": calibrate.calibrated(rows)}
+        larger_ones = fit.judged_on_larger(fit.read(RESULTS / "law" / "larger.jsonl.gz"))
+        found = here() | fit.fits(rows) | {"calibrated": calibrate.calibrated(rows), "larger": larger_ones}
         (RESULTS / "law" / "fits.json").write_text(json.dumps(found, indent=1) + "\n")
     else:
         make = larger.fill_row if chosen.larger else fill.fill_row

@@ -19,8 +19,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import mlrsnet
 from lab.studies.law.families import FAMILIES, Draw, Task
-from mlrsnet.default import Default
-from mlrsnet.sensors import read_facts
+from mlrsnet.default import Default, Size
+from mlrsnet.facts import read_facts
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "sgd": SGD,
@@ -153,11 +153,12 @@ def filled(number: int, name: str, task: Task, plan: Plan, more_falls: Sequence[
     begin = time.perf_counter()
     model = task.build()
     facts = read_facts([weight for weight in model.parameters() if weight.requires_grad])
+    facts = facts._replace(is_adaptive=plan.optimizer.startswith("adam"), batch_size=plan.batch)
     kept: dict[str, Any] = {"sizes": [], "decays": []}
 
     def sized(fall: float) -> Callable[[float], float]:
         def judge(size: float) -> float:
-            found = train(task, plan, Default(size, 0.0, 0.0, 0.0, fall=fall))
+            found = train(task, plan, Default(Size.fixed(size), fall=fall))
             kept["sizes"].append([fall, size, found["error"], found["loss"], found["seen"] if fall == 0.1 else []])
             return _level(found)
 
@@ -168,8 +169,8 @@ def filled(number: int, name: str, task: Task, plan: Plan, more_falls: Sequence[
         kept["decays"].append([lr, found["error"], found["loss"]])
         return _level(found)
 
-    today = min(0.5, Default().size_of(facts, plan.steps))
-    sizes = bracketed(sized(0.1), [today / 2, today, 2 * today, 4 * today], 2, 9)
+    law = min(0.5, Size()(facts, plan.steps))
+    sizes = bracketed(sized(0.1), [law / 2, law, 2 * law, 4 * law], 2, 9)
     best = min(sizes, key=sizes.__getitem__)
     for fall in (*FALLS, *more_falls):
         for size in (best / 2, best, 2 * best):
@@ -183,7 +184,8 @@ def filled(number: int, name: str, task: Task, plan: Plan, more_falls: Sequence[
         "number": number,
         "family": name,
         **asdict(plan),
-        **{key: getattr(facts, key) for key in ("matrices", "parameters", "depth", "is_trained")},
+        **{key: getattr(facts, key) for key in ("matrices", "parameters", "is_trained")},
+        "depth": 1 if facts.has_norms else facts.depth,
         "all_parameters": sum(weight.numel() for weight in model.parameters()),
         "sequence": task.sequence,
         "seconds": time.perf_counter() - begin,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet.default import Default
+from mlrsnet.default import DEEPEST, USUAL_DEPTH, Size
 from mlrsnet.law import Facts
 
 Row = dict[str, Any]
@@ -29,7 +29,8 @@ AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)
 STARTS = (0.03, 0.08, 0.2)
 DRAWS = 2000
 FALL = 0.1
-MOST_MATRICES = 32
+FIRST_ROWS = 230
+"""Numbers of rows below it were drawn first; the form FIRST was chosen on them."""
 
 
 def _repeats(row: Row) -> float:
@@ -46,7 +47,7 @@ FACTS: dict[str, Callable[[Row], float]] = {
     "size": lambda row: math.log(row["parameters"] / 1e4),
     "depth without norms": lambda row: math.log(max(1.0, row["depth"] / 4)) if _is_whole(row) else 0.0,
     "depth with norms": lambda row: (
-        math.log(min(row["matrices"], MOST_MATRICES) / 4)
+        math.log(min(max(row["matrices"], USUAL_DEPTH), DEEPEST) / USUAL_DEPTH)
         if row["depth"] == 1 < row["matrices"] and _is_whole(row)
         else 0.0
     ),
@@ -58,7 +59,7 @@ FACTS: dict[str, Callable[[Row], float]] = {
 }
 """Logarithms that are 0 for a usual training, or 1 for yes."""
 
-ROUND = {
+FIRST = {
     "steps": -0.2,
     "size": -0.17,
     "depth without norms": -1.2,
@@ -66,7 +67,19 @@ ROUND = {
     "batch": 0.15,
     "epochs beyond 3": -0.15,
 }
-"""Powers near those that the table and other people's sweeps want, chosen after both had been seen."""
+FIRST_CONSTANTS = {"": math.log(0.124), "Adam": 0.567}
+"""Round powers near those that the first rows and other people's sweeps want, and the constants that the first rows want."""
+
+LAW = Size()
+ROUND = {
+    "steps": LAW.steps,
+    "size": LAW.parameters,
+    "depth without norms": LAW.depth,
+    "depth with norms": LAW.depth_with_norms,
+    "batch": LAW.batch,
+    "epochs beyond 3": LAW.epochs,
+}
+"""The powers of the default, chosen after all rows and the sweeps had been seen."""
 
 FORMS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "one size": ((), {}),
@@ -163,10 +176,40 @@ class Table:
         return best, self.at((best[1:][self.family] * x).sum(1) + base)
 
 
+def facts_of(row: Row) -> Facts:
+    """What the default is told of a row's training."""
+    return Facts(
+        row["matrices"],
+        row["parameters"],
+        row["depth"] == 1 < row["matrices"],
+        not _is_whole(row),
+        is_adaptive=row["optimizer"].startswith("adam"),
+        batch_size=row["batch"],
+        epochs=_repeats(row),
+    )
+
+
 def today(row: Row) -> float:
-    """log r of the default."""
-    facts = Facts(row["matrices"], row["parameters"], row["depth"] if _is_whole(row) else 1)
-    return math.log(Default().size_of(facts, row["steps"]))
+    """log r of the default, told everything."""
+    return math.log(LAW(facts_of(row), row["steps"]))
+
+
+def untold(row: Row) -> float:
+    """The same, told neither batch nor epochs."""
+    return math.log(LAW(facts_of(row)._replace(batch_size=None, epochs=None), row["steps"]))
+
+
+def before(row: Row) -> float:
+    """log r of the default before it knew batch, epochs and optimizer: chosen by hand on 109 other trainings."""
+    depth = row["depth"] if _is_whole(row) else 1
+    powers = ((row["steps"] / 500, -0.1), (row["parameters"] / 1e4, -0.19), (max(1.0, depth / 4), -1.2))
+    return math.log(0.13) + sum(power * math.log(fact) for fact, power in powers)
+
+
+def first(row: Row) -> float:
+    """log r of the form that was chosen on the first rows."""
+    adam = FIRST_CONSTANTS["Adam"] * FACTS["Adam"](row)
+    return FIRST_CONSTANTS[""] + adam + sum(power * FACTS[name](row) for name, power in FIRST.items())
 
 
 def judged(table: Table, gaps: Tensor, before: np.ndarray | None = None) -> dict[str, Any]:
@@ -199,11 +242,40 @@ def least_squares(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
     return {"rows": len(rows), "left": float(left.std()), "powers": pairs}
 
 
+def later(rows: Sequence[Row]) -> dict[str, Any]:
+    """Laws on rows that were drawn after FIRST was chosen."""
+    if not rows:
+        return {}
+    table = Table(rows)
+    gaps = {name: table.at(torch.tensor([law(row) for row in rows])) for name, law in LAWS.items()}
+    base = table.by_family(gaps["before"])
+    return {"rows": len(rows), **{name: judged(table, found, base) for name, found in gaps.items()}}
+
+
+LAWS: dict[str, Callable[[Row], float]] = {"before": before, "chosen on the first rows": first, "law": today}
+
+
+def judged_on_larger(rows: Sequence[Row]) -> dict[str, Any]:
+    """The mean gap on larger networks, of each law and of the best size; and each row's own."""
+    table = Table(rows)
+    gaps = {name: table.at(torch.tensor([law(row) for row in rows])) for name, law in LAWS.items()}
+    gaps["best size"] = table.gaps.min(1).values
+    facts = ("family", "optimizer", "parameters", "matrices", "batch", "steps")
+    return {
+        "mean": {name: float(found.mean()) for name, found in gaps.items()},
+        "rows": [
+            {**{key: row[key] for key in facts}, "best / law": math.exp(centre(row) - today(row))}
+            | {name: float(found[place]) for name, found in gaps.items()}
+            for place, row in enumerate(rows)
+        ],
+    }
+
+
 def fits(rows: Sequence[Row]) -> dict[str, Any]:
     """Everything that the page says of the table."""
     table = Table(rows)
-    now = table.at(torch.tensor([today(row) for row in rows]))
-    before = table.by_family(now)
+    earlier = table.at(torch.tensor([before(row) for row in rows]))
+    base = table.by_family(earlier)
     best = table.gaps.min(1).values
     other = torch.tensor([min(gap for _, gap in curve(row, 0.5)) for row in rows])
     forms = {}
@@ -213,24 +285,29 @@ def fits(rows: Sequence[Row]) -> dict[str, Any]:
             "given": given,
             "constant": math.exp(float(theta[0, 0])),
             "powers": dict(zip(free, theta[0, 1:].tolist(), strict=True)),
-            **judged(table, gaps, before),
+            **judged(table, gaps, base),
         }
+    known = table.by_family(table.at(torch.tensor([today(row) for row in rows])))
     names = [*list(ROUND)[:-1], "Adam", "epochs", "trained"]
     once = [row for row in rows if _repeats(row) <= 3]
     return {
         "rows": len(rows),
         "families": len(table.names),
         "hours": sum(row["seconds"] for row in rows) / 3600,
-        "today": judged(table, now),
-        "best size": judged(table, best, before),
-        "best size and fall of 0.1 or 0.5": judged(table, torch.minimum(best, other), before),
+        "before": judged(table, earlier),
+        "best size": judged(table, best, base),
+        "best size and fall of 0.1 or 0.5": judged(table, torch.minimum(best, other), base),
+        "law": judged(table, table.at(torch.tensor([today(row) for row in rows])), base),
+        "law, untold": judged(table, table.at(torch.tensor([untold(row) for row in rows])), base),
+        "later rows": later([row for row in rows if row["number"] >= FIRST_ROWS]),
         "forms": forms,
         "least squares": {"all": least_squares(rows, names), "at most 3 epochs": least_squares(once, names)},
         "by family": {
             name: {
-                "today": float(before[place]),
+                "before": float(base[place]),
+                "law": float(known[place]),
                 "best": float(table.by_family(best)[place]),
-                "best / today": math.exp(np.mean([centre(row) - today(row) for row in rows if row["family"] == name])),
+                "best / law": math.exp(np.mean([centre(row) - today(row) for row in rows if row["family"] == name])),
             }
             for place, name in enumerate(table.names)
         },

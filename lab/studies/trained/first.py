@@ -10,7 +10,8 @@ from torch.optim import AdamW
 from mlrsnet import LearnedLR
 from mlrsnet._optimizers import noise_scale
 from mlrsnet.default import Default, course
-from mlrsnet.sensors import count, read_facts
+from mlrsnet.facts import read_facts
+from mlrsnet.sensors import count
 
 PLANNED, STEPS, WORDS = 1000, 60, 8000
 SIZES = {"BERT of 512 x 8": (512, 8)}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lab.studies.trained import crepe, fresh
-from mlrsnet.sensors import is_readable, read_facts, unevenness
+from mlrsnet.facts import is_readable, read_facts, unevenness
 
 
 def rows(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:

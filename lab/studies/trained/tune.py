@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from lab.studies.trained import crepe, tones
 from mlrsnet import LearnedLR
 from mlrsnet.default import Default
-from mlrsnet.sensors import read_facts
+from mlrsnet.facts import read_facts
 
 NETWORKS: dict[str, tuple[str, int, int]] = {"tiny": ("tiny", 1, 200), "full": ("full", 3, 100)}
 """Size, first trained layer, steps. The first two layers of the full one are frozen: a CPU has no time for them."""

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from mlrsnet import sensors
+from mlrsnet.facts import read_facts
 from mlrsnet.law import Facts
+from mlrsnet.ranges import is_adaptive
 from mlrsnet_lab.capture import WARM_UP, captured
 from mlrsnet_lab.horizon.batches import Batches
 from mlrsnet_lab.horizon.compute import Compute
@@ -84,8 +85,9 @@ class Population:
             rows = slice(number * self.members, (number + 1) * self.members)
             model = task.fresh_model()
             self.models.fill(rows, model)
-            known = sensors.read_facts(weight for weight in model.parameters() if weight.requires_grad)
-            facts.append(known._replace(num_classes=None if task.data.is_regression else task.num_classes))
+            told = Facts(num_classes=None if task.data.is_regression else task.num_classes)
+            known = read_facts(weight for weight in model.parameters() if weight.requires_grad)
+            facts.append(told.seen(known, is_adaptive(self.update.group)))
             self.weight_decay[rows] = task.weight_decay
             self.masked[rows] = torch.arange(self.data.num_classes, device=self.device) >= task.num_classes
             if self.labels is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet import LearnedLR, Schedule
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 from mlrsnet.law import Law
 from mlrsnet.ops import HOST, Operations
 from mlrsnet.plan import Plan
@@ -184,5 +184,5 @@ class RelativeRule(ByLearnedLR):
     """
 
     def __init__(self, setting: Setting, *, size: float = 0.087) -> None:
-        no_powers = {"horizon_power": 0.0, "size_power": 0.0, "depth_power": 0.0, "fall": 0.0, "rise": 0.0}
-        super().__init__(setting, Default(checks.positive("size", size), **no_powers), trained=False)
+        law = Default(Size.fixed(checks.positive("size", size)), fall=0.0, rise=0.0)
+        super().__init__(setting, law, trained=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 from mlrsnet.law import Facts, Seen
 from mlrsnet.ranges import optimizer_scale
 from mlrsnet.sensors import wide
@@ -80,7 +80,7 @@ class Sizes(Defaults):
         numbers = [(column.size, column.fall, column.rise, column.wait) for column in columns]
         self.sizes, fall, rise, self.waits = torch.tensor(numbers, dtype=wide(device), device=device).unbind(1)
         self.absolute = torch.tensor([column.structure == "absolute" for column in columns], device=device)
-        super().__init__(len(columns), device, Default(horizon_power=0.0, fall=fall, rise=rise))  # type: ignore[arg-type]
+        super().__init__(len(columns), device, Default(Size.fixed(1.0), fall=fall, rise=rise))  # type: ignore[arg-type]
 
     def begin(self, total_steps: int, facts: Sequence[Facts]) -> None:
         """See `Policy`."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mlrsnet.sensors import read_facts
+from mlrsnet.facts import read_facts
 from mlrsnet_lab import datasets
 from mlrsnet_lab.executors import Crew, Done, Place, Work, here
 from mlrsnet_lab.files.fallback import exists
@@ -113,7 +113,8 @@ def _facts(task: Task) -> dict[str, Any]:
     assert task.train is not None
     known = read_facts(weight for weight in task.fresh_model().parameters() if weight.requires_grad)
     return {
-        **{name: getattr(known, name) for name in ("matrices", "parameters", "depth", "is_trained")},
+        **{name: getattr(known, name) for name in ("matrices", "parameters", "is_trained")},
+        "depth": 1 if known.has_norms else known.depth,
         "epochs": task.total_steps * task.batch_size / len(task.train),
         "outputs": task.num_classes,
     }

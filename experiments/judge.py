@@ -16,7 +16,7 @@ from experiments import markdown, results
 
 RUNS = results.RESULTS / "judge" / "runs.jsonl.gz"
 DECAYS = ("linear", "cosine")
-FEW_EPOCHS, FARTHER, DRAWS = 3, 1.1, 4000
+FEW_EPOCHS, FARTHER, DRAWS, DIGITS = 3, 1.1, 4000, 6
 
 Record = dict[str, Any]
 Logs = dict[str, dict[int, float]]
@@ -72,7 +72,7 @@ def error(record: Record) -> float:
 
 
 def tuned(records: Iterable[Record]) -> dict[str, Decay]:
-    """By task. By mean validation error, among decays with as many seeds as the most complete one, none of which diverged."""
+    """By task. By mean validation error (by loss where it is equal), among decays with as many seeds as the most complete one, none of which diverged."""
     found: dict[str, dict[tuple[str, float], dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
         if record["method"] in DECAYS:
@@ -81,12 +81,12 @@ def tuned(records: Iterable[Record]) -> dict[str, Decay]:
     for task, decays in found.items():
         whole = max(map(len, decays.values()))
         levels = {
-            name: fmean(run["validation"] for run in runs.values())
+            name: tuple(fmean(run[kind] for run in runs.values()) for kind in ("validation", "validation_loss"))
             for name, runs in decays.items()
             if len(runs) == whole and all(run["validation"] is not None for run in runs.values())
         }
         if levels:
-            name = min(levels, key=levels.__getitem__)
+            name = min(levels, key=lambda name: (round(levels[name][0], DIGITS), levels[name][1]))
             best[task] = Decay(*name, decays[name])
     return best
 

@@ -117,6 +117,12 @@ def line(job, error):
     return {**job._asdict(), **numbers, "training_loss": 0.5, "epochs": 5.0}
 
 
+def test_errors_that_differ_by_rounding_are_equal_and_losses_decide():
+    better, worse = {"validation": 0.28 + 3e-9, "validation_loss": 0.9}, {"validation": 0.28, "validation_loss": 1.0}
+    assert run.level(better) < run.level(worse) < run.level({"validation": 0.2825, "validation_loss": 0.8})
+    assert run.level({"failed": "no"}) == (math.inf, math.inf)
+
+
 def test_decays_come_first_and_only_the_best_of_each_has_more_seeds():
     assert [job.method for job in wanted({}, ["a"], ["default", "linear"])] == ["linear"] * 3 + ["default"] * 3
     jobs = [Job("a", "linear", times, 1) for times in (0.3, 1.0, 3.0)]

@@ -18,6 +18,9 @@ from lab.studies.judge.train import train
 from mlrsnet_lab.records import commit
 
 SEEDS = (1, 2, 3)
+DIGITS = 6
+"""Of errors that are compared: those that differ by rounding alone are equal."""
+
 Record = dict[str, Any]
 
 
@@ -43,7 +46,7 @@ def read(out: Path) -> Done:
 def level(record: Record) -> tuple[float, float]:
     """What is compared: the validation error, and the loss where errors are equal. The worst if it diverged or failed."""
     found = (record.get("validation"), record.get("validation_loss"))
-    return (math.inf, math.inf) if found[0] is None or found[1] is None else (found[0], found[1])
+    return (math.inf, math.inf) if found[0] is None or found[1] is None else (round(found[0], DIGITS), found[1])
 
 
 def next_multiples(found: dict[float, tuple[float, float]]) -> list[float]:

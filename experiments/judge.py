@@ -72,7 +72,7 @@ def error(record: Record) -> float:
 
 
 def tuned(records: Iterable[Record]) -> dict[str, Decay]:
-    """By task. By mean validation error (by loss where it is equal), among decays with as many seeds as the most complete one, none of which diverged."""
+    """By task: by mean validation error, then loss, among those with as many seeds as the most complete, none of them astray."""
     found: dict[str, dict[tuple[str, float], dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
         if record["method"] in DECAYS:

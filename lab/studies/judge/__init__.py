@@ -18,4 +18,9 @@ The list was committed before the law was chosen that it judges:
 
 Each has examples for training, for choosing (validation) and for judging (test). Errors are shares of wrong answers where there are
 answers, else losses.
+
+python -m lab.studies.judge prepare FOLDER    the data, from the lab's sets, as small files
+python -m lab.studies.judge run FOLDER OUT    train; what is done is kept
+
+`experiments.judge` makes the table of results/judge/runs.jsonl.gz, which is OUT, packed by gzip.
 """

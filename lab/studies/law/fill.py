@@ -78,7 +78,7 @@ def train(task: Task, plan: Plan, law: Default | float) -> dict[str, Any]:
     )
     decay = LambdaLR(optimizer, lambda step: _decay(step, plan.steps)) if learned is None else None
     marks, seen, total, count = {round(share * plan.steps) for share in SEEN}, [], 0.0, 0
-    for step, index in enumerate(_batches(task, plan)):
+    for step, index in enumerate(batches(plan.steps, plan.examples, plan.batch, plan.seed)):
         optimizer.zero_grad()
         loss = task.loss(model, index)
         value = float(loss.detach())
@@ -113,12 +113,12 @@ def _decay(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / max(1, round(WARMUP * steps))) * (1 - step / steps)
 
 
-def _batches(task: Task, plan: Plan) -> Iterator[Tensor]:
+def batches(steps: int, examples: int, batch: int, seed: int) -> Iterator[Tensor]:
     """Epoch after epoch in a new order; what does not fill a batch is left out."""
-    generator, left = torch.Generator().manual_seed(plan.seed), plan.steps
+    generator, left = torch.Generator().manual_seed(seed), steps
     while left:
-        order = torch.randperm(plan.examples, generator=generator)
-        for index in order.split(plan.batch)[: max(1, plan.examples // plan.batch)]:
+        order = torch.randperm(examples, generator=generator)
+        for index in order.split(batch)[: max(1, examples // batch)]:
             yield index
             left -= 1
             if not left:

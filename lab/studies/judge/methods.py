@@ -4,7 +4,7 @@ A new row is one entry of `METHODS`: a function of the network, the task's plan 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,15 +16,16 @@ from torch.optim.lr_scheduler import LambdaLR
 import mlrsnet
 from lab.studies.judge.task import Plan
 from mlrsnet.baselines import factors
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 from mlrsnet.law import Law
 from mlrsnet_lab import optimizers
+from mlrsnet_lab.recipes.proof import CALIBRATED, CLIP_NORM, KINDS
 
 WARMUP = 0.05
 START, TIMES = (0.3, 1.0, 3.0), (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Multiples of the usual LR that are tried first, and all that may be."""
 
-ONE_SIZE = Default(0.087, 0.0, 0.0, 0.0, fall=0.0, rise=0.0)
+ONE_SIZE = Default(Size.fixed(0.087), fall=0.0, rise=0.0)
 FIRST_STEP = 1e-4
 """Of L-DoG with batch norm, as its authors advise."""
 
@@ -35,11 +36,12 @@ def nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Driver:
-    """before: told each loss, before the optimizer's step. after: called after it."""
+    """before: told each loss, before the optimizer's step. after: called after it. clip: of gradients, where the task has none."""
 
     optimizer: Optimizer
     before: Callable[[Tensor], object] = nothing
     after: Callable[[], object] = nothing
+    clip: float | None = None
 
 
 Method = Callable[[nn.Module, Plan, float | None], Driver]
@@ -51,14 +53,23 @@ def weights(model: nn.Module) -> list[nn.Parameter]:
 
 
 def built(
-    model: nn.Module, plan: Plan, name: str, lr: float, decay: str | None = None, warmup: float = 0.0, **options: Any
+    model: nn.Module,
+    plan: Plan,
+    name: str,
+    lr: float,
+    course: str | None = None,
+    warmup: float = 0.0,
+    decays: bool = True,
+    **options: Any,
 ) -> Driver:
-    """An optimizer of the lab, with a decay by name if asked, after a warm-up over a share of the training."""
-    made = optimizers.build(name, weights(model), lr, plan.weight_decay, torch.device("cpu"), **options)
-    if decay is None:
+    """An optimizer of the lab, with a course of its LR by name if asked, after a warm-up over a share of the training. decays:
+    whether it has the task's weight decay.
+    """
+    made = optimizers.build(name, model, lr, plan.weight_decay if decays else 0.0, torch.device("cpu"), **options)
+    if course is None:
         return Driver(made)
-    course = [*factors(decay, plan.steps, plan.steps, warmup=warmup), 0.0]
-    return Driver(made, after=LambdaLR(made, course.__getitem__).step)
+    shares = [*factors(course, plan.steps, plan.steps, warmup=warmup), 0.0]
+    return Driver(made, after=LambdaLR(made, shares.__getitem__).step)
 
 
 def decayed(kind: str) -> Method:
@@ -70,17 +81,13 @@ def decayed(kind: str) -> Method:
     return make
 
 
-def options_of(model: nn.Module, plan: Plan) -> dict[str, Any]:
-    """What every `LearnedLR` of this study is told beside the number of steps."""
-    return {}
-
-
-def learned(law: str | Law = "universal", told: bool = True, **options: Any) -> Method:
-    """`LearnedLR` on the task's optimizer, told every loss or none."""
+def learned(law: str | Law = "universal", told: bool = True, knows: bool = False, **options: Any) -> Method:
+    """`LearnedLR` on the task's optimizer, told every loss or none. knows: the batch, the epochs and the model, too."""
 
     def make(model: nn.Module, plan: Plan, _: float | None) -> Driver:
         driver = built(model, plan, plan.optimizer, plan.lr)
-        lr = mlrsnet.LearnedLR(driver.optimizer, law, total_steps=plan.steps, **options_of(model, plan), **options)
+        known: dict[str, Any] = {"batch_size": plan.batch, "epochs": plan.epochs, "model": model} if knows else {}
+        lr = mlrsnet.LearnedLR(driver.optimizer, law, total_steps=plan.steps, **known, **options)
         return Driver(driver.optimizer, before=lr.step if told else nothing)
 
     return make
@@ -111,17 +118,51 @@ def d_adapted(model: nn.Module, plan: Plan, _: float | None) -> Driver:
     return built(model, plan, "d-adapt-sgd", 1.0, "cosine", momentum=0.9)
 
 
+def schedule_free_plus(model: nn.Module, plan: Plan, _: float | None) -> Driver:
+    """At its own LR, with a warm-up and no weight decay."""
+    steps = round(WARMUP * plan.steps)
+    return built(model, plan, "schedule-free-plus", 1.0, "fixed", WARMUP, decays=False, warmup_steps=steps)
+
+
+def mechanic(model: nn.Module, plan: Plan, _: float | None) -> Driver:
+    """Over the task's optimizer, with a cosine."""
+    if plan.is_adaptive:
+        return built(model, plan, "mechanic-adam", 1.0, "cosine", WARMUP, decouple=plan.optimizer == "adamw")
+    return built(model, plan, "mechanic-sgd", 1.0, "cosine", WARMUP, momentum=0.9)
+
+
+def adam_h(model: nn.Module, plan: Plan, _: float | None) -> Driver:
+    """With its authors' LR and a longer warm-up."""
+    return replace(built(model, plan, "adam-h", 0.02, "cosine", 2 * WARMUP, decays=False), clip=CLIP_NORM)
+
+
+def calibrated(model: nn.Module, plan: Plan, _: float | None) -> Driver:
+    """A cosine from the best LR for all trainings of the law's table, with the task's kind of optimizer."""
+    return built(model, plan, plan.optimizer, CALIBRATED[KINDS[plan.optimizer]], "cosine", WARMUP)
+
+
+def calibrated_adamw(model: nn.Module, plan: Plan, _: float | None) -> Driver:
+    """The same with AdamW, whatever the task has."""
+    return built(model, plan, "adamw", CALIBRATED["adam"], "cosine", WARMUP)
+
+
 DECAYS: dict[str, Method] = {kind: decayed(kind) for kind in ("linear", "cosine")}
 """Their LRs are tuned on validation data."""
 
 METHODS: dict[str, Method] = {
     **DECAYS,
     "one relative size": learned(ONE_SIZE, trained=False),
+    "calibrated": calibrated,
+    "calibrated AdamW": calibrated_adamw,
     "Schedule-Free": schedule_free,
+    "ScheduleFree+": schedule_free_plus,
     "Prodigy": prodigy,
     "L-DoG": l_dog,
     "D-Adaptation": d_adapted,
+    "Mechanic": mechanic,
+    "AdamH": adam_h,
     "default": learned(),
+    "default told all": learned(knows=True),
     "default without losses": learned(told=False),
     **{f"default x {scale:g}": learned(scale=scale) for scale in (0.5, 2.0)},
 }

@@ -30,6 +30,7 @@ def train(task: Task, method: str, seed: int, multiple: float | None = None) -> 
     model.train()
     driver = METHODS[method](model, plan, multiple)
     losses, peak = [], 0.0
+    reads_loss = getattr(driver.optimizer, "reads_loss", False)
     if averages(driver.optimizer):
         driver.optimizer.train()  # type: ignore[attr-defined]
     for index in batches(plan.steps, plan.examples, plan.batch, seed):
@@ -39,10 +40,10 @@ def train(task: Task, method: str, seed: int, multiple: float | None = None) -> 
         if not losses[-1] <= WORST:
             break
         loss.backward()
-        if plan.clip:
-            nn.utils.clip_grad_norm_(weights(model), plan.clip)
+        if limit := plan.clip or driver.clip:
+            nn.utils.clip_grad_norm_(weights(model), limit)
         driver.before(loss.detach())
-        driver.optimizer.step()
+        driver.optimizer.step(*([lambda: loss.detach()] if reads_loss else []))  # noqa: B023
         peak = max(peak, largest(driver.optimizer))
         driver.after()
     found = ended(task, model, driver.optimizer, seed) if losses[-1] <= WORST else [(math.inf, math.inf)] * 2

@@ -54,11 +54,12 @@ def build(
     device: torch.device,
     **options: Any,
 ) -> Optimizer:
-    """An optimizer of a model's weights by its name, with its initial LR."""
+    """An optimizer of what is trained of a model, by its name, with its initial LR."""
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
     named.check("optimizer_options", name, OPTIMIZERS[name], options)
     if name in EAGER:
-        what = model if name in BY_LAYER else model.parameters()
+        what = model if name in BY_LAYER else trained
         return OPTIMIZERS[name](**options)(what, lr=lr, weight_decay=weight_decay)
     on_gpu = device.type == "cuda"
     make = OPTIMIZERS[name](on_gpu, **options)
-    return make(model.parameters(), lr=torch.tensor(lr, device=device) if on_gpu else lr, weight_decay=weight_decay)
+    return make(trained, lr=torch.tensor(lr, device=device) if on_gpu else lr, weight_decay=weight_decay)

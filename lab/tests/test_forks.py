@@ -1,0 +1,169 @@
+"""The study of forks: a fork that changes nothing ends as its training, and sensors say what they claim."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lab.studies.forks import fill, sensors, training
+from lab.studies.forks.training import Training
+from lab.studies.law import fill as rows
+from lab.studies.law.families import Task, classified
+from mlrsnet.default import Default
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+
+
+def classes():
+    """Noise, which a network with dropout and batch norm learns by heart."""
+    x = torch.randn(96, 6, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+
+    def build():
+        return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 2))
+
+    return classified(build, x, y, held=32)
+
+
+def plan(optimizer="sgd", **changes):
+    return dataclasses.replace(rows.Plan(optimizer, 60, 8, 64, 1e-3, 1.0, 3), **changes)
+
+
+def weights(one):
+    return sensors.flat(one.weights())
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_fork_that_changes_nothing_ends_bit_for_bit_as_its_training(optimizer):
+    alone = Training(classes(), plan(optimizer), 0.1)
+    watched = Training(classes(), plan(optimizer), 0.1, watches=True).run(20)
+    sensors.sensed(watched)
+    fork, longer = watched.fork(1.0), watched.fork(2.0)
+    ends = [one.judged() for one in (longer, fork, watched, alone)]
+    assert ends[1] == ends[2] == ends[3]
+    assert torch.equal(weights(fork), weights(alone))
+    assert torch.equal(weights(watched), weights(alone))
+    assert not torch.equal(weights(longer), weights(alone))
+    assert fork.losses == alone.losses
+    assert longer.losses[:20] == alone.losses[:20] != longer.losses[20:]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_training_that_can_be_forked_is_that_of_the_table(optimizer):
+    found = rows.train(classes(), plan(optimizer), Default(0.1, 0.0, 0.0, 0.0))
+    assert Training(classes(), plan(optimizer), 0.1).judged() == (found["error"], found["loss"])
+
+
+def test_a_fork_takes_steps_that_are_its_factor_longer():
+    start = Training(classes(), plan(), 0.1).run(20)
+    forks = [start.fork(factor) for factor in (0.5, 1.0, 2.0)]
+    lrs = [one.run(21).learned.history[-1] for one in forks]
+    assert lrs == pytest.approx([lrs[1] / 2, lrs[1], 2 * lrs[1]], rel=1e-12)
+    assert [one.scale for one in forks] == [0.5, 1.0, 2.0]
+    assert forks[2].fork(0.5).scale == start.scale == 1.0
+
+
+def line(curvature=1.0):
+    """Down a slope to 0: the loss is curvature * w^2 / 2, and no batch has noise."""
+
+    def loss(model, index):
+        return curvature * model.weight.square().sum() / 2
+
+    return Task(lambda: nn.Linear(4, 1, bias=False), loss, lambda model: (0.0, 0.0), 64)
+
+
+@pytest.mark.parametrize(("optimizer", "m"), [*zip(OPTIMIZERS, (0.0, 0.9, 0.9, 0.9), strict=True)])
+def test_momentum_is_taken_out_of_steps(optimizer, m):
+    """u is -g of the step, up to its length."""
+    task = line()
+    one = Training(task, plan(optimizer, clip=None, weight_decay=0.0), 0.1, watches=True).run(5)
+    watch = one.watch
+    assert sensors.momentum(one.optimizer.param_groups[0]) == pytest.approx(m, abs=1e-6)
+    before = watch.now - watch.step  # where g of the last step was
+    wanted = before if optimizer in ("sgd", "momentum") else before.sign()
+    assert sensors.cosine(-watch.fresh, wanted) > 0.95
+
+
+def test_sensors_tell_short_steps_from_long_ones():
+    """On a parabola a short step is followed by a gradient that points on, and one that jumps across by one that points back."""
+    short, long = (Training(line(), plan(clip=None), 0.1, watches=True).run(2) for _ in range(2))
+    for one, share in ((short, 0.1), (long, 1.9)):
+        with torch.no_grad():
+            weight = one.model.weight
+            before = weight.clone()
+            weight -= share * weight
+            one.watch.now, one.watch.step = weight.flatten().clone(), -(share * before).flatten()
+            one.watch.fresh = one.watch.step
+    found = [sensors.sensed(one) for one in (short, long)]
+    assert found[0]["turn of the mean"] == pytest.approx(1, abs=1e-5)
+    assert found[1]["turn of the mean"] == pytest.approx(-1, abs=1e-5)
+    assert found[0]["agreement"] == pytest.approx(0, abs=1e-5)
+    assert found[1]["bend"] == pytest.approx(1.9 / 0.9, rel=1e-3)  # the step times the curvature, over the gradient
+    assert found[1]["bend"] > 10 * found[0]["bend"] > 0
+
+
+def test_noise_shows_in_the_agreement_of_batches():
+    def loss(model, index):
+        return model.weight.square().sum() / 2 + 3 * (model.weight * torch.randn(4)).sum()
+
+    noisy = dataclasses.replace(line(), loss=loss)
+    found = [
+        sensors.sensed(Training(task, plan(clip=None), 0.1, watches=True).run(5))["agreement"]
+        for task in (line(), noisy)
+    ]
+    assert found[0] == pytest.approx(0, abs=1e-5)
+    assert found[1] < math.log(0.5)
+
+
+def test_what_was_seen_before_shows_at_the_border_of_epochs():
+    falls = [2.0] * 16 + [1.0] * 4
+    assert sensors.jump(falls, plan(examples=64, batch=4)) == pytest.approx(math.log(2))
+    assert sensors.jump([2.0] * 20, plan(examples=64, batch=4)) == 0.0
+    assert sensors.jump(falls[:16], plan(examples=64, batch=4)) == 0.0
+
+
+def test_a_row_has_every_mark_sensor_and_end(monkeypatch, tmp_path):
+    facts = {"number": 7, "family": "noise", "size": 0.1}
+    monkeypatch.setattr(fill, "drawn", lambda number, folder: (facts, classes(), plan()))
+    row = json.loads(json.dumps(fill.fill_row(7, tmp_path)))
+    assert set(row["marks"]) == {"0.02", "0.05", "0.2", "0.5"}
+    for share, mark in row["marks"].items():
+        assert mark["step"] == max(2, round(60 * float(share)))
+        assert {"0.5", "2.0"} <= set(mark["ends"])
+        assert all(math.isfinite(value) for value in mark["sensors"].values())
+    assert tuple(row["end"]) == Training(classes(), plan(), 0.1).judged()
+
+
+def test_a_training_that_blows_up_ends_nowhere(monkeypatch, tmp_path):
+    facts = {"number": 7, "family": "noise", "size": 1e30}
+    monkeypatch.setattr(fill, "drawn", lambda number, folder: (facts, line(1e6), plan(clip=None)))
+    assert fill.fill_row(7, tmp_path)["end"] == (math.inf, math.inf)
+
+
+def numbered(number, folder):
+    if number == 2:
+        raise ValueError("no")
+    return {"number": number, "folder": str(folder)}
+
+
+def test_rows_that_are_there_are_kept_and_others_added(tmp_path):
+    out = tmp_path / "out.jsonl"
+    out.write_text('{"number": 1, "old": true}\n')
+    fill.fill(numbered, tmp_path, out, range(1, 4), 1, 60.0)
+    found = {row["number"]: row for row in map(json.loads, out.read_text().splitlines())}
+    assert found[1] == {"number": 1, "old": True}
+    assert found[2]["failed"] == "ValueError: no"
+    assert found[3]["folder"] == str(tmp_path)
+    fill.fill(numbered, tmp_path, out, range(1, 6), 1, -1.0)
+    assert len(out.read_text().splitlines()) == 3
+
+
+def test_the_base_follows_the_round_powers():
+    row = {"steps": 500, "parameters": 10_000, "all_parameters": 10_000, "depth": 4, "matrices": 4}
+    row |= {"batch": 32, "examples": 16_000, "optimizer": "sgd", "is_trained": False}
+    assert training.size_of(row) == pytest.approx(0.124)
+    assert training.size_of(row | {"optimizer": "adamw"}) == pytest.approx(0.124 * math.exp(0.567))
+    assert training.size_of(row | {"depth": 8}) == pytest.approx(0.124 * 2**-1.2)

@@ -1,14 +1,16 @@
 """The study of forks: a fork that changes nothing ends as its training, and sensors say what they claim."""
 
 import dataclasses
+import gzip
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from lab.studies.forks import fill, sensors, training
+from lab.studies.forks import fill, fit, judge, layers, policy, sensors, training
 from lab.studies.forks.training import Training
 from lab.studies.law import fill as rows
 from lab.studies.law.families import Task, classified
@@ -167,3 +169,141 @@ def test_the_base_follows_the_round_powers():
     assert training.size_of(row) == pytest.approx(0.124)
     assert training.size_of(row | {"optimizer": "adamw"}) == pytest.approx(0.124 * math.exp(0.567))
     assert training.size_of(row | {"depth": 8}) == pytest.approx(0.124 * 2**-1.2)
+
+
+NAMES = ("turn", "bend", "level")
+
+
+def table(wanted, families=8, each=12):
+    """Rows with random facts and sensors; wanted(facts, sensors, family): > 0 where twice ends better than half."""
+    random, made = np.random.default_rng(0), []
+    for number in range(families * each):
+        sensed = dict(zip(NAMES, random.normal(size=3).tolist(), strict=True))
+        row = {"number": number, "family": "abcdefgh"[number % families], "seconds": 1.0, "end": [2.0, 2.0]}
+        row |= {"steps": 500, "parameters": 10_000, "all_parameters": 10_000, "depth": 4, "matrices": 4}
+        row |= {"examples": 16_000, "optimizer": "sgd", "is_trained": False, "batch": int(random.choice((8, 32, 128)))}
+        marks = {}
+        for share in fill.MARKS:
+            twice = wanted(row, sensed) * 0.1
+            ends = {"0.5": [2 * math.exp(twice), 0.0], "2.0": [2 * math.exp(-twice), 0.0]}
+            ends |= {"1.01": [2.02, 0.0]} if share == 0.2 else {}
+            marks[str(share)] = {"step": 9, "sensors": sensed, "ends": ends}
+        made.append(row | {"marks": marks})
+    return made
+
+
+def test_a_fit_finds_the_sensor_that_tells_which_fork_is_better():
+    found = fit.judged(fit.Table(table(lambda row, sensed: sensed["turn"]), 0.05))
+    for name in ("facts and sensors", "facts and sensors, smooth"):
+        assert found["forms"][name]["gap"][2] < -0.05
+        assert found["forms"][name]["more than facts"][2] < -0.05
+        assert found["forms"][name]["explained"] > 0.5
+    assert abs(found["forms"]["facts"]["gap"][0]) < 0.02
+    assert found["hindsight"][0] <= found["forms"]["facts and sensors"]["gap"][0]
+    assert found["sensors"]["turn"][1] > 0.8
+    assert abs(found["sensors"]["bend"][0]) < 0.3
+
+
+def test_a_sensor_that_repeats_a_fact_adds_nothing_to_it():
+    def by_batch(row, sensed):
+        sensed["level"] = math.log(row["batch"] / 32)
+        return sensed["level"]
+
+    found = fit.judged(fit.Table(table(by_batch), 0.5))
+    assert found["forms"]["facts"]["gap"][2] < -0.05
+    assert abs(found["forms"]["facts and sensors"]["more than facts"][0]) < 0.01
+    assert found["sensors"]["level"][2] < 0.5
+
+
+def test_what_sensors_say_in_one_family_alone_is_no_gain():
+    """Each family would want another answer to the same sensor, so a policy from others must not look good."""
+
+    def by_family(row, sensed):
+        return sensed["turn"] * (1 if row["family"] in "aceg" else -1)
+
+    found = fit.judged(fit.Table(table(by_family), 0.05))["forms"]
+    assert found["facts and sensors"]["gap"][0] > -0.02
+    assert found["facts and sensors, smooth"]["gap"][0] > -0.02
+
+
+def test_a_gap_is_of_ends_and_one_that_is_nowhere_costs_the_most():
+    row = table(lambda row, sensed: 0.0)[0]
+    row["marks"]["0.2"]["ends"] = {"0.5": [4.0, 0.0], "2.0": [math.inf, 0.0], "1.01": [1.5, 0.0]}
+    assert fit.gaps(row, 0.2) == pytest.approx({0.5: math.log(2), 2.0: 1.0, 1.01: math.log(0.75)})
+    assert fit.chance([row]) == pytest.approx(
+        {
+            "mean": math.log(0.75),
+            "mean size": -math.log(0.75),
+            "deviation": 0.0,
+            "hindsight": math.log(0.75),
+        }
+    )
+
+
+def test_a_policy_does_not_know_the_family_that_it_steers(tmp_path):
+    def without_a(row, sensed):
+        return 1.0 if row["family"] == "a" else -1.0
+
+    path = tmp_path / "table.jsonl.gz"
+    made = table(without_a)
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, made)).encode()))
+    chosen = {family: policy.fitted(path, family) for family in "ab"}
+    for name in policy.LEARNED:
+        assert chosen["a"][name](0.05, made[0], made[0]["marks"]["0.05"]["sensors"]) == 0.5
+        assert chosen["b"][name](0.05, made[1], made[1]["marks"]["0.05"]["sensors"]) == 0.5
+    assert json.loads(json.dumps(fit.fits(made)))["families"] == 8
+
+
+def test_policies_steer_within_bounds_and_share_what_they_agree_on():
+    seen = []
+
+    def longer(share, row, sensed):
+        seen.append(share)
+        return 2.0
+
+    policies = {"none": lambda *_: 1.0, "half": lambda share, *_: policy.once(0.5, share, {}, {}), "longer": longer}
+    policies["again"] = policies["none"]
+    start = Training(classes(), plan(), 0.1, watches=True)
+    found = policy.steered(start, {}, policies)
+    assert found["longer"]["scales"] == (2.0, 4.0, 4.0, 4.0)
+    assert found["half"]["scales"] == (0.5,) * 4
+    assert found["again"] == found["none"]
+    assert found["none"]["end"] == Training(classes(), plan(), 0.1).judged()
+    half = Training(classes(), plan(), 0.1).run(2)
+    half.rescale(0.5)
+    assert found["half"]["end"] == half.judged()
+    assert seen == list(fill.MARKS)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
+def test_one_matrix_has_the_same_training_under_its_own_ratio(optimizer):
+    task = dataclasses.replace(classes(), build=lambda: nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.1)))
+    assert layers.train(task, plan(optimizer), 0.1, True) == layers.train(task, plan(optimizer), 0.1, False)
+    assert layers.train(classes(), plan(optimizer), 0.1, True) != layers.train(classes(), plan(optimizer), 0.1, False)
+    assert layers.train(classes(), plan(optimizer), 0.1, False) == Training(classes(), plan(optimizer), 0.1).judged()
+
+
+def test_every_weight_has_one_ratio():
+    model = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 2))
+    model[2].requires_grad_(False)
+    found = [id(weight) for part in layers.parts(model) for weight in part]
+    assert sorted(found) == sorted(id(weight) for weight in model.parameters() if weight.requires_grad)
+    assert [len(part) for part in layers.parts(model)] == [6, 2]
+
+
+def test_what_ends_lower_is_a_negative_gap():
+    ends = {"1.0": 2.0, "0.5": 4.0, "2.0": 1.0, "facts": 1.0, "facts and sensors": 0.5}
+    row = {"family": "a", "policies": {name: {"scales": [2.0], "end": [end, 0.0]} for name, end in ends.items()}}
+    found = judge.policies([row, row | {"family": "b"}])
+    assert found["best constant"] == "2.0"
+    assert found["policies"]["facts and sensors"]["to facts"][0] < -0.5
+    assert found["policies"]["facts and sensors"]["to not intervening"][0] == -1.0  # as far as a gap counts
+    assert found["policies"]["0.5"]["to not intervening"][0] > 0.5
+    both = {
+        "all": {"0.5": [3.0, 0], "1.0": [2.0, 0], "2.0": [4.0, 0]},
+        "each": {key: [1.9, 0] for key in ("0.5", "1.0", "2.0")},
+    }
+    found = judge.layers([{"family": "a", "ends": both}])
+    assert found["each to all, same r"]["1.0"][0] == pytest.approx(math.log(1.9 / 2))
+    assert found["each to all, best of three"][0] == pytest.approx(math.log(1.9 / 2))
+    assert found["all to all at r"]["2.0"][0] == pytest.approx(math.log(2))

@@ -10,6 +10,6 @@ python -m lab.studies.forks policy FOLDER OUT    rows 1400 to 1630 under policie
 python -m lab.studies.forks layers FOLDER OUT    rows 1300 to 1346 under one ratio for all matrices, or one for each
 python -m lab.studies.forks judge                what policies and ratios gained
 
-FOLDER is that of `python -m lab.studies.law prepare`. `fit`, `policy` and `judge` read results/forks: table.jsonl.gz, policy.jsonl.gz
-and layers.jsonl.gz are the OUT of the commands, packed by gzip. `fit` writes fits.json there, `judge` judged.json.
+FOLDER is that of `python -m lab.studies.law prepare`. `fit`, `policy` and `judge` read results/forks, where table.jsonl.gz,
+policy.jsonl.gz and layers.jsonl.gz are the OUT of the commands, packed by gzip. `fit` writes fits.json there, `judge` judged.json.
 """

@@ -136,13 +136,13 @@ def fresh_gradients(training: "Training", model: nn.Module) -> Tensor:
 @torch.no_grad()
 def put(weights: Sequence[Tensor], values: Tensor) -> None:
     """The reverse of `flat`."""
-    for weight, part in zip(weights, values.split([one.numel() for one in weights]), strict=True):
+    for weight, part in zip(weights, torch.split(values, [one.numel() for one in weights]), strict=True):
         weight.copy_(part.view_as(weight))
 
 
 def jump(losses: Sequence[float], plan: Any) -> float:
-    """By which share the loss fell from the end of an epoch to the begin of the next, at the last border: > 0 where what was seen is
-    remembered. 0 in the first epoch.
+    """By how much the log of the loss fell from the end of an epoch to the begin of the next, at the last border: > 0 where what
+    was seen is remembered. 0 in the first epoch.
 
     >>> from types import SimpleNamespace
     >>> round(jump([2.0] * 20 + [1.0] * 10, SimpleNamespace(examples=80, batch=4)), 2)

@@ -58,11 +58,11 @@ class Training:
         driver = self.learned._driver
         driver.limits = dataclasses.replace(driver.limits, scale=factor * driver.limits.scale)
 
-    def fork(self, factor: float) -> "Training":
-        """Another training that has come as far as this one. Nobody watches it."""
+    def fork(self, factor: float, watches: bool = False) -> "Training":
+        """Another training that has come as far as this one."""
         other = copy.copy(self)
         other.model, other.optimizer, other.learned = copy.deepcopy((self.model, self.optimizer, self.learned))
-        other.losses, other.watch = list(self.losses), None
+        other.losses, other.watch = list(self.losses), copy.deepcopy(self.watch) if watches else None
         other.rescale(factor)
         return other
 

@@ -194,14 +194,27 @@ def table(wanted, families=8, each=12):
 
 def test_a_fit_finds_the_sensor_that_tells_which_fork_is_better():
     found = fit.judged(fit.Table(table(lambda row, sensed: sensed["turn"]), 0.05))
-    for name in ("facts and sensors", "facts and sensors, smooth"):
-        assert found["forms"][name]["gap"][2] < -0.05
-        assert found["forms"][name]["more than facts"][2] < -0.05
+    for name in ("one sensor", "facts and sensors", "facts and sensors, smooth"):
+        for kind in ("coarse", "fine"):
+            assert found["forms"][name][kind]["gap"][2] < -0.05
+            assert found["forms"][name][kind]["beyond"][2] < -0.05
         assert found["forms"][name]["explained"] > 0.5
-    assert abs(found["forms"]["facts"]["gap"][0]) < 0.02
-    assert found["hindsight"][0] <= found["forms"]["facts and sensors"]["gap"][0]
+    assert abs(found["forms"]["facts"]["fine"]["gap"][0]) < 0.02
+    assert found["hindsight"][0] <= found["forms"]["facts and sensors"]["coarse"]["gap"][0]
     assert found["sensors"]["turn"][1] > 0.8
     assert abs(found["sensors"]["bend"][0]) < 0.3
+
+
+def test_where_both_forks_cost_a_sensor_can_still_say_how_far_to_go():
+    """gap(s) = 0.1 s^2 - 0.1 s turn / 2: twice is never much better than to go on, and half way often is."""
+    made = table(lambda row, sensed: 0.0)
+    for row in made:
+        for mark in row["marks"].values():
+            b = -0.05 * max(-1, min(1, mark["sensors"]["turn"]))
+            mark["ends"] |= {"0.5": [2 * math.exp(0.1 - b), 0.0], "2.0": [2 * math.exp(0.1 + b), 0.0]}
+    found = fit.judged(fit.Table(made, 0.05))["forms"]["one sensor"]
+    assert found["coarse"]["intervenes"] < 0.05
+    assert found["fine"]["gap"][2] < -0.002
 
 
 def test_a_sensor_that_repeats_a_fact_adds_nothing_to_it():
@@ -210,20 +223,20 @@ def test_a_sensor_that_repeats_a_fact_adds_nothing_to_it():
         return sensed["level"]
 
     found = fit.judged(fit.Table(table(by_batch), 0.5))
-    assert found["forms"]["facts"]["gap"][2] < -0.05
-    assert abs(found["forms"]["facts and sensors"]["more than facts"][0]) < 0.01
+    assert found["forms"]["facts"]["coarse"]["gap"][2] < -0.05
+    assert abs(found["forms"]["facts and sensors"]["coarse"]["beyond"][0]) < 0.01
     assert found["sensors"]["level"][2] < 0.5
 
 
-def test_what_sensors_say_in_one_family_alone_is_no_gain():
+@pytest.mark.parametrize("name", ["one sensor", "facts and sensors", "facts and sensors, smooth"])
+def test_what_sensors_say_in_one_family_alone_is_no_gain(name):
     """Each family would want another answer to the same sensor, so a policy from others must not look good."""
 
     def by_family(row, sensed):
         return sensed["turn"] * (1 if row["family"] in "aceg" else -1)
 
-    found = fit.judged(fit.Table(table(by_family), 0.05))["forms"]
-    assert found["facts and sensors"]["gap"][0] > -0.02
-    assert found["facts and sensors, smooth"]["gap"][0] > -0.02
+    found = fit.judged(fit.Table(table(by_family), 0.05))["forms"][name]
+    assert found["coarse"]["gap"][0] > -0.02
 
 
 def test_a_gap_is_of_ends_and_one_that_is_nowhere_costs_the_most():
@@ -247,10 +260,10 @@ def test_a_policy_does_not_know_the_family_that_it_steers(tmp_path):
     path = tmp_path / "table.jsonl.gz"
     made = table(without_a)
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, made)).encode()))
-    chosen = {family: policy.fitted(path, family) for family in "ab"}
-    for name in policy.LEARNED:
-        assert chosen["a"][name](0.05, made[0], made[0]["marks"]["0.05"]["sensors"]) == 0.5
-        assert chosen["b"][name](0.05, made[1], made[1]["marks"]["0.05"]["sensors"]) == 0.5
+    for family, row in zip("ab", made, strict=False):
+        for kind in ("coarse", "fine"):
+            steer = policy.fitted(path, family)[f"facts, {kind}"]
+            assert steer(0.05, row, row["marks"]["0.05"]["sensors"]) < 0.8
     assert json.loads(json.dumps(fit.fits(made)))["families"] == 8
 
 
@@ -262,10 +275,11 @@ def test_policies_steer_within_bounds_and_share_what_they_agree_on():
         return 2.0
 
     policies = {"none": lambda *_: 1.0, "half": lambda share, *_: policy.once(0.5, share, {}, {}), "longer": longer}
-    policies["again"] = policies["none"]
+    policies |= {"again": policies["none"], "shorter": lambda *_: 0.3}
     start = Training(classes(), plan(), 0.1, watches=True)
     found = policy.steered(start, {}, policies)
     assert found["longer"]["scales"] == (2.0, 4.0, 4.0, 4.0)
+    assert found["shorter"]["scales"] == (0.3, 0.25, 0.25, 0.25)
     assert found["half"]["scales"] == (0.5,) * 4
     assert found["again"] == found["none"]
     assert found["none"]["end"] == Training(classes(), plan(), 0.1).judged()
@@ -292,12 +306,12 @@ def test_every_weight_has_one_ratio():
 
 
 def test_what_ends_lower_is_a_negative_gap():
-    ends = {"1.0": 2.0, "0.5": 4.0, "2.0": 1.0, "facts": 1.0, "facts and sensors": 0.5}
+    ends = {"1.0": 2.0, "0.5": 4.0, "2.0": 1.0, "facts, fine": 1.0, "facts and sensors, fine": 0.5}
     row = {"family": "a", "policies": {name: {"scales": [2.0], "end": [end, 0.0]} for name, end in ends.items()}}
     found = judge.policies([row, row | {"family": "b"}])
     assert found["best constant"] == "2.0"
-    assert found["policies"]["facts and sensors"]["to facts"][0] < -0.5
-    assert found["policies"]["facts and sensors"]["to not intervening"][0] == -1.0  # as far as a gap counts
+    assert found["policies"]["facts and sensors, fine"]["beyond facts"][0] < -0.5
+    assert found["policies"]["facts and sensors, fine"]["to not intervening"][0] == -1.0  # as far as a gap counts
     assert found["policies"]["0.5"]["to not intervening"][0] > 0.5
     both = {
         "all": {"0.5": [3.0, 0], "1.0": [2.0, 0], "2.0": [4.0, 0]},

@@ -1,10 +1,12 @@
 """Which fork ends better, foretold by ridge regression and judged on families of trainings that it was not fitted to.
 
     gap_f = log((e_f + near) / (e_1 + near))        e_f: the error of the fork by f; near as in the study of the law
-    f* = argmin over f in (1/2, 1, 2) of the gap that is foretold, which is 0 for 1
+    gap(s) = a s^2 + b s                            between forks, with s = log2 f, through those by 1/2, 1 and 2
+    s* = argmin gap(s)                              as foretold: over -1, 0 and 1 (coarse), or all in between (fine)
 
-What a policy costs is the mean of gap_f* that was found, each family counting the same: below 0 it is better than to go on.
-The ridge is in the dual, with a linear kernel or a smooth one; its strength is chosen by leaving out families once more.
+What a policy costs is the mean of gap(s*) that was found, each family counting the same: below 0 it is better than to go on.
+The ridge is in the dual, with a linear kernel or a smooth one. Its strength, and which sensor where there is only one, are chosen
+by leaving out families once more. What is fitted are gaps of at most `MOST`, so that a few trainings that blow up do not decide.
 """
 
 import gzip
@@ -28,6 +30,9 @@ FOLDER = RESULTS / "forks"
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 30.0)
 FOLDS = 5
 DRAWS = 2000
+MOST = 0.2
+"""Of a gap that is fitted; what is judged goes to `CAP`."""
+
 FAR = 4.0
 """Deviations from the mean beyond which a number counts no more."""
 
@@ -73,6 +78,7 @@ class Table:
         self.weight = 1 / np.bincount(self.family)[self.family] / len(self.names)
         found = [gaps(row, share) for row in self.rows]
         self.gaps = np.array([[one[factor] for factor in FACTORS] for one in found])
+        self.fitted = self.gaps.clip(-MOST, MOST)
         self.sensors = list(self.rows[0]["marks"][str(share)]["sensors"])
         self.share = share
 
@@ -103,9 +109,10 @@ def known(row: Row, sensors: dict[str, float], names: Sequence[str]) -> list[flo
 class Foretold:
     """Gaps of forks, as a function of what is known.
 
-    mean, spread: of what is known. points, duals: of the kernel. usual: the gaps without knowing anything.
+    names: of what is known. mean, spread: theirs. points, duals: of the kernel. usual: the gaps without knowing anything.
     """
 
+    names: list[str]
     smooth: bool
     mean: Array
     spread: Array
@@ -118,15 +125,16 @@ class Foretold:
         z = np.clip((x - self.mean) / self.spread, -FAR, FAR)
         return np.asarray(self.usual + kernel(z, self.points, self.smooth) @ self.duals)
 
-    @classmethod
-    def fitted(cls, x: Array, gaps: Array, weight: Array, ridge: float, smooth: bool) -> "Foretold":
-        """min sum_i weight_i |gaps_i - f(x_i)|^2 + ridge |f|^2, with weights that add up to 1."""
-        weight = weight / weight.sum()
-        mean = weight @ x
-        spread = np.sqrt(weight @ (x - mean) ** 2) + 1e-9
-        points, usual = np.clip((x - mean) / spread, -FAR, FAR), weight @ gaps
-        system = kernel(points, points, smooth) + np.diag(ridge / weight)
-        return cls(smooth, mean, spread, points, np.linalg.solve(system, gaps - usual), usual)
+
+def ridge_fit(table: Table, names: list[str], rows: Array, ridge: float, smooth: bool) -> Foretold:
+    """min sum_i weight_i |gaps_i - f(x_i)|^2 + ridge |f|^2, with weights that add up to 1."""
+    x, found = table.known(names)[rows], table.fitted[rows]
+    weight = table.weight[rows] / table.weight[rows].sum()
+    mean, usual = weight @ x, weight @ found
+    spread = np.sqrt(weight @ (x - mean) ** 2) + 1e-9
+    points = np.clip((x - mean) / spread, -FAR, FAR)
+    system = kernel(points, points, smooth) + np.diag(ridge / weight)
+    return Foretold(names, smooth, mean, spread, points, np.linalg.solve(system, found - usual), usual)
 
 
 def kernel(a: Array, b: Array, smooth: bool) -> Array:
@@ -138,52 +146,83 @@ def kernel(a: Array, b: Array, smooth: bool) -> Array:
     return np.asarray(np.exp(-squares / (2 * number)))
 
 
-def chosen(table: Table, x: Array, rows: Array, smooth: bool) -> Foretold:
-    """Fitted to some rows, with the ridge that foretells families best that were left out among them."""
-    if not x.shape[1]:
-        return Foretold.fitted(x[rows], table.gaps[rows], table.weight[rows], 1.0, False)
-    costs = np.zeros(len(RIDGES))
+def chosen(table: Table, form: "Form", rows: Array) -> Foretold:
+    """Fitted to some rows, with what foretells families best that are left out among them."""
+    tries = [(names, ridge) for names in form.candidates for ridge in (RIDGES if names else RIDGES[:1])]
+    costs = np.zeros(len(tries))
     for fold in range(FOLDS):
-        out = rows[table.family[rows] % FOLDS == fold]
-        left = rows[table.family[rows] % FOLDS != fold]
-        for place, ridge in enumerate(RIDGES if len(out) and len(left) else ()):
-            f = Foretold.fitted(x[left], table.gaps[left], table.weight[left], ridge, smooth)
-            costs[place] += table.weight[out] @ ((f(x[out]) - table.gaps[out]) ** 2).sum(1)
-    ridge = RIDGES[int(costs.argmin())]
-    return Foretold.fitted(x[rows], table.gaps[rows], table.weight[rows], ridge, smooth)
+        out, left = (rows[(table.family[rows] % FOLDS == fold) == one] for one in (True, False))
+        for place, (names, ridge) in enumerate(tries if len(tries) > 1 and len(out) and len(left) else ()):
+            guess = ridge_fit(table, names, left, ridge, form.smooth)(table.known(names)[out])
+            costs[place] += table.weight[out] @ ((guess - table.fitted[out]) ** 2).sum(1)
+    names, ridge = tries[int(costs.argmin())]
+    return ridge_fit(table, names, rows, ridge, form.smooth)
 
 
-def foretold(table: Table, x: Array, smooth: bool) -> Array:
+def foretold(table: Table, form: "Form") -> Array:
     """(rows, factors), each family by what was fitted without it."""
     found = np.empty_like(table.gaps)
     for place in range(len(table.names)):
         out = table.family == place
-        found[out] = chosen(table, x, np.flatnonzero(~out), smooth)(x[out])
+        model = chosen(table, form, np.flatnonzero(~out))
+        found[out] = model(table.known(model.names)[out])
     return found
 
 
-def best_factor(gaps: Array) -> Array:
-    """(rows,): which column is lowest; -1 to go on as planned, whose gap is 0."""
-    place = gaps.argmin(1)
-    return np.where(gaps.min(1) < 0, place, -1)
+def parabola(gaps: Array) -> tuple[Array, Array]:
+    """a and b, from gaps at s = -1 and 1."""
+    half, twice = gaps[:, 0], gaps[:, 1]
+    return (half + twice) / 2, (twice - half) / 2
 
 
-def cost(table: Table, choice: Array) -> Array:
-    """(rows,): the gaps that were found under what was chosen."""
-    return np.where(choice < 0, 0.0, table.gaps[np.arange(len(choice)), choice])
+def best(gaps: Array, fine: bool) -> Array:
+    """(rows,): s*.
+
+    >>> gaps = np.array([[0.1, 0.1], [0.3, 0.1], [-0.1, 0.2], [0.1, -0.2]])
+    >>> best(gaps, True).round(2).tolist(), best(gaps, False).tolist()
+    ([0.0, 0.25, -1.0, 1.0], [0.0, 0.0, -1.0, 1.0])
+    """
+    a, b = parabola(gaps)
+    ends = np.where(gaps.min(1) < 0, np.where(gaps[:, 0] < gaps[:, 1], -1.0, 1.0), 0.0)
+    return np.clip(np.where(a > 1e-9, -b / np.maximum(2 * a, 1e-9), ends), -1, 1) + 0.0 if fine else ends
 
 
-def forms(table: Table) -> dict[str, tuple[list[str], bool]]:
-    """Name: what is known, and whether the kernel is smooth."""
+def cost(table: Table, s: Array) -> Array:
+    """(rows,): the gaps that were found, or lie between those that were found."""
+    a, b = parabola(table.gaps)
+    return np.asarray(a * s**2 + b * s)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a policy may know: the best of some sets of facts and sensors; and whether its kernel is smooth."""
+
+    candidates: list[list[str]]
+    smooth: bool = False
+
+
+def forms(table: Table) -> dict[str, Form]:
+    """By name."""
     facts = list(FACTS)
+    both = [*facts, *table.sensors]
     return {
-        "nothing": ([], False),
-        "facts": (facts, False),
-        "sensors": (table.sensors, False),
-        "facts and sensors": ([*facts, *table.sensors], False),
-        "facts, smooth": (facts, True),
-        "facts and sensors, smooth": ([*facts, *table.sensors], True),
+        "nothing": Form([[]]),
+        "facts": Form([facts]),
+        "sensors": Form([table.sensors]),
+        "one sensor": Form([[name] for name in table.sensors]),
+        "facts and sensors": Form([both]),
+        "facts, smooth": Form([facts], True),
+        "facts and sensors, smooth": Form([both], True),
     }
+
+
+BEYOND = {
+    "sensors": "nothing",
+    "one sensor": "nothing",
+    "facts and sensors": "facts",
+    "facts and sensors, smooth": "facts, smooth",
+}
+"""What the sensors of a form are compared with."""
 
 
 def judged(table: Table) -> dict[str, Any]:
@@ -197,22 +236,24 @@ def judged(table: Table) -> dict[str, Any]:
         "hindsight": table.told(np.minimum(table.gaps.min(1), 0)),
         "forms": {},
     }
-    spread = None
-    costs: dict[str, Array] = {}
-    for name, (names, smooth) in forms(table).items():
-        guess = foretold(table, table.known(names), smooth)
-        square = float(table.weight @ ((guess - table.gaps) ** 2).sum(1))
-        spread = square if spread is None else spread
-        choice = best_factor(guess)
-        costs[name] = cost(table, choice)
-        found["forms"][name] = {
-            "gap": table.told(costs[name]),
-            "explained": 1 - square / spread,
-            "intervenes": float(table.weight @ (choice >= 0)),
-            "more than nothing": table.told(costs[name] - costs["nothing"]),
+    usual = 0.0
+    costs: dict[str, dict[str, Array]] = {}
+    for name, form in forms(table).items():
+        guess = foretold(table, form)
+        left = float(table.weight @ ((guess - table.fitted) ** 2).sum(1))
+        usual = usual or left
+        choice = {"coarse": best(guess, False), "fine": best(guess, True)}
+        costs[name] = {kind: cost(table, s) for kind, s in choice.items()}
+        other = costs[BEYOND.get(name, "nothing")]
+        found["forms"][name] = {"explained": 1 - left / usual} | {
+            kind: {
+                "gap": table.told(costs[name][kind]),
+                "intervenes": float(table.weight @ (s != 0)),
+                "mean size of s": float(table.weight @ np.abs(s)),
+                "beyond": table.told(costs[name][kind] - other[kind]),
+            }
+            for kind, s in choice.items()
         }
-    for name, facts in (("facts and sensors", "facts"), ("facts and sensors, smooth", "facts, smooth")):
-        found["forms"][name]["more than facts"] = table.told(costs[name] - costs[facts])
     return found | {"sensors": alone(table)}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.studies.forks.fit import Array, Row, gap, told
+from lab.studies.forks.fit import BEYOND, Array, Row, gap, told
 from lab.studies.forks.layers import SCALES
 
 
@@ -36,9 +36,10 @@ def policies(rows: Sequence[Row]) -> dict[str, Any]:
             "intervenes": float(np.mean([scale != 1 for scale in scales])),
             "mean log2 scale": float(np.mean(np.log2(scales))),
         }
-    for name, facts in (("facts and sensors", "facts"), ("facts and sensors, smooth", "facts, smooth")):
-        if name in names:
-            found["policies"][name]["to facts"] = against(name, facts)
+    for name in names:
+        form, _, kind = name.rpartition(", ")
+        if form in BEYOND and f"{BEYOND[form]}, {kind}" in names:
+            found["policies"][name]["beyond facts"] = against(name, f"{BEYOND[form]}, {kind}")
     return found
 
 

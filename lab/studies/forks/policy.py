@@ -18,8 +18,8 @@ from lab.studies.forks.training import Row, Training, drawn
 
 LOW, HIGH = 0.25, 4.0
 
-LEARNED = ("facts", "facts and sensors", "facts, smooth", "facts and sensors, smooth")
-"""Of the forms of `fit`."""
+LEARNED = ("facts", "one sensor", "sensors", "facts and sensors", "facts and sensors, smooth")
+"""Of the forms of `fit`; each coarse and fine."""
 
 Policy = Callable[[float, Row, dict[str, float]], float]
 """The factor at a mark: of its share, the row, and its sensors."""
@@ -30,25 +30,25 @@ def once(factor: float, share: float, row: Row, sensors: dict[str, float]) -> fl
     return factor if share == MARKS[0] else 1.0
 
 
-def foretelling(models: dict[float, tuple[list[str], fit.Foretold]], share: float, row: Row, sensors: Any) -> float:
+def foretelling(models: dict[float, fit.Foretold], fine: bool, share: float, row: Row, sensors: Any) -> float:
     """The factor that is foretold to end best."""
-    names, model = models[share]
-    place = int(fit.best_factor(model(np.array([fit.known(row, sensors, names)])))[0])
-    return 1.0 if place < 0 else FACTORS[place]
+    model = models[share]
+    x = np.array([fit.known(row, sensors, model.names)])
+    return float(2.0 ** fit.best(model(x), fine)[0])
 
 
 @cache
 def fitted(path: Path, family: str) -> dict[str, Policy]:
     """Policies that have not seen a family."""
     rows = [row for row in fit.read(path) if row["family"] != family]
-    tables = {share: fit.Table(rows, share) for share in MARKS}
+    tables = [fit.Table(rows, share) for share in MARKS]
     found: dict[str, Policy] = {}
     for name in LEARNED:
-        models = {}
-        for share, table in tables.items():
-            names, smooth = fit.forms(table)[name]
-            models[share] = names, fit.chosen(table, table.known(names), np.arange(len(table.rows)), smooth)
-        found[name] = partial(foretelling, models)
+        models = {
+            table.share: fit.chosen(table, fit.forms(table)[name], np.arange(len(table.rows))) for table in tables
+        }
+        for kind in ("coarse", "fine"):
+            found[f"{name}, {kind}"] = partial(foretelling, models, kind == "fine")
     return found
 
 
@@ -65,7 +65,7 @@ def steered(training: Training, row: Row, policies: dict[str, Policy]) -> dict[s
         for name, key in history.items():
             node, before = nodes[key], nodes[key].scale
             factor = policies[name](share, row, seen[key]) if seen[key] else 1.0
-            factor = factor if LOW <= before * factor <= HIGH else 1.0
+            factor = min(max(factor, LOW / before), HIGH / before)
             history[name] = (*key, before * factor)
             if history[name] not in after:
                 after[history[name]] = node.fork(factor, watches=True)

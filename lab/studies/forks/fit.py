@@ -4,6 +4,8 @@
     gap(s) = a s^2 + b s                            between forks, with s = log2 f, through those by 1/2, 1 and 2
     s* = argmin gap(s)                              as foretold: over -1, 0 and 1 (coarse), or all in between (fine)
 
+Or s* itself is fitted to that of each row, with the weight of what it costs to miss it, about a: `direct`.
+
 What a policy costs is the mean of gap(s*) that was found, each family counting the same: below 0 it is better than to go on.
 The ridge is in the dual, with a linear kernel or a smooth one. Its strength, and which sensor where there is only one, are chosen
 by leaving out families once more. What is fitted are gaps of at most `MOST`, so that a few trainings that blow up do not decide.
@@ -32,6 +34,9 @@ FOLDS = 5
 DRAWS = 2000
 MOST = 0.2
 """Of a gap that is fitted; what is judged goes to `CAP`."""
+
+FLAT = 0.005
+"""A row whose forks differ by less wants nothing in particular."""
 
 FAR = 4.0
 """Deviations from the mean beyond which a number counts no more."""
@@ -79,14 +84,22 @@ class Table:
         found = [gaps(row, share) for row in self.rows]
         self.gaps = np.array([[one[factor] for factor in FACTORS] for one in found])
         self.fitted = self.gaps.clip(-MOST, MOST)
+        a, b = parabola(self.fitted)
+        self.worth = np.maximum(np.maximum(a, np.abs(b) / 2), FLAT)
+        usual, wanted = max(FLAT, float(self.weight @ a)), best(self.fitted, True)
+        self.direct = usual * np.column_stack([1 + 2 * wanted, 1 - 2 * wanted])
         self.sensors = list(self.rows[0]["marks"][str(share)]["sensors"])
-        self.share = share
+        self.share, all_names = share, [*FACTS, *self.sensors]
+        columns = [known(row, row["marks"][str(share)]["sensors"], all_names) for row in self.rows]
+        self.columns = dict(zip(all_names, np.array(columns).T, strict=True))
+
+    def wanted(self, direct: bool) -> tuple[Array, Array]:
+        """What is fitted, (rows, factors), and the weights of the rows: gaps, or those that have s* and the same a everywhere."""
+        return (self.direct, self.weight * self.worth) if direct else (self.fitted, self.weight)
 
     def known(self, names: Sequence[str]) -> Array:
         """(rows, names): facts and sensors."""
-        return np.array([known(row, row["marks"][str(self.share)]["sensors"], names) for row in self.rows]).reshape(
-            len(self.rows), len(names)
-        )
+        return np.column_stack([self.columns[name] for name in names]) if names else np.zeros((len(self.rows), 0))
 
     def told(self, values: Array) -> list[float]:
         """The mean over families of a number for each row, with an interval that draws families."""
@@ -126,15 +139,15 @@ class Foretold:
         return np.asarray(self.usual + kernel(z, self.points, self.smooth) @ self.duals)
 
 
-def ridge_fit(table: Table, names: list[str], rows: Array, ridge: float, smooth: bool) -> Foretold:
+def ridge_fit(table: Table, names: list[str], rows: Array, ridge: float, form: "Form") -> Foretold:
     """min sum_i weight_i |gaps_i - f(x_i)|^2 + ridge |f|^2, with weights that add up to 1."""
-    x, found = table.known(names)[rows], table.fitted[rows]
-    weight = table.weight[rows] / table.weight[rows].sum()
+    found, weight = (one[rows] for one in table.wanted(form.direct))
+    x, weight = table.known(names)[rows], weight / weight.sum()
     mean, usual = weight @ x, weight @ found
     spread = np.sqrt(weight @ (x - mean) ** 2) + 1e-9
     points = np.clip((x - mean) / spread, -FAR, FAR)
-    system = kernel(points, points, smooth) + np.diag(ridge / weight)
-    return Foretold(names, smooth, mean, spread, points, np.linalg.solve(system, found - usual), usual)
+    system = kernel(points, points, form.smooth) + np.diag(ridge / weight)
+    return Foretold(names, form.smooth, mean, spread, points, np.linalg.solve(system, found - usual), usual)
 
 
 def kernel(a: Array, b: Array, smooth: bool) -> Array:
@@ -149,14 +162,14 @@ def kernel(a: Array, b: Array, smooth: bool) -> Array:
 def chosen(table: Table, form: "Form", rows: Array) -> Foretold:
     """Fitted to some rows, with what foretells families best that are left out among them."""
     tries = [(names, ridge) for names in form.candidates for ridge in (RIDGES if names else RIDGES[:1])]
-    costs = np.zeros(len(tries))
+    costs, (found, weight) = np.zeros(len(tries)), table.wanted(form.direct)
     for fold in range(FOLDS):
         out, left = (rows[(table.family[rows] % FOLDS == fold) == one] for one in (True, False))
         for place, (names, ridge) in enumerate(tries if len(tries) > 1 and len(out) and len(left) else ()):
-            guess = ridge_fit(table, names, left, ridge, form.smooth)(table.known(names)[out])
-            costs[place] += table.weight[out] @ ((guess - table.fitted[out]) ** 2).sum(1)
+            guess = ridge_fit(table, names, left, ridge, form)(table.known(names)[out])
+            costs[place] += weight[out] @ ((guess - found[out]) ** 2).sum(1)
     names, ridge = tries[int(costs.argmin())]
-    return ridge_fit(table, names, rows, ridge, form.smooth)
+    return ridge_fit(table, names, rows, ridge, form)
 
 
 def foretold(table: Table, form: "Form") -> Array:
@@ -195,24 +208,30 @@ def cost(table: Table, s: Array) -> Array:
 
 @dataclass(frozen=True)
 class Form:
-    """What a policy may know: the best of some sets of facts and sensors; and whether its kernel is smooth."""
+    """What a policy may know: the best of some sets of facts and sensors; whether its kernel is smooth, and s* is fitted."""
 
     candidates: list[list[str]]
     smooth: bool = False
+    direct: bool = False
 
 
 def forms(table: Table) -> dict[str, Form]:
     """By name."""
     facts = list(FACTS)
-    both = [*facts, *table.sensors]
+    both, each = [*facts, *table.sensors], [[name] for name in table.sensors]
     return {
         "nothing": Form([[]]),
         "facts": Form([facts]),
         "sensors": Form([table.sensors]),
-        "one sensor": Form([[name] for name in table.sensors]),
+        "one sensor": Form(each),
         "facts and sensors": Form([both]),
         "facts, smooth": Form([facts], True),
         "facts and sensors, smooth": Form([both], True),
+        "nothing, direct": Form([[]], direct=True),
+        "facts, direct": Form([facts], direct=True),
+        "one sensor, direct": Form(each, direct=True),
+        "facts and sensors, direct": Form([both], direct=True),
+        "facts and sensors, smooth, direct": Form([both], True, True),
     }
 
 
@@ -221,6 +240,10 @@ BEYOND = {
     "one sensor": "nothing",
     "facts and sensors": "facts",
     "facts and sensors, smooth": "facts, smooth",
+    "facts, direct": "nothing, direct",
+    "one sensor, direct": "nothing, direct",
+    "facts and sensors, direct": "facts, direct",
+    "facts and sensors, smooth, direct": "facts, direct",
 }
 """What the sensors of a form are compared with."""
 
@@ -236,16 +259,16 @@ def judged(table: Table) -> dict[str, Any]:
         "hindsight": table.told(np.minimum(table.gaps.min(1), 0)),
         "forms": {},
     }
-    usual = 0.0
+    usual: dict[bool, float] = {}
     costs: dict[str, dict[str, Array]] = {}
     for name, form in forms(table).items():
-        guess = foretold(table, form)
-        left = float(table.weight @ ((guess - table.fitted) ** 2).sum(1))
-        usual = usual or left
+        guess, (wanted, weight) = foretold(table, form), table.wanted(form.direct)
+        left = float(weight @ ((guess - wanted) ** 2).sum(1))
+        usual.setdefault(form.direct, left)
         choice = {"coarse": best(guess, False), "fine": best(guess, True)}
         costs[name] = {kind: cost(table, s) for kind, s in choice.items()}
         other = costs[BEYOND.get(name, "nothing")]
-        found["forms"][name] = {"explained": 1 - left / usual} | {
+        found["forms"][name] = {"explained": 1 - left / usual[form.direct]} | {
             kind: {
                 "gap": table.told(costs[name][kind]),
                 "intervenes": float(table.weight @ (s != 0)),

@@ -18,7 +18,15 @@ from lab.studies.forks.training import Row, Training, drawn
 
 LOW, HIGH = 0.25, 4.0
 
-LEARNED = ("facts", "one sensor", "sensors", "facts and sensors", "facts and sensors, smooth")
+LEARNED = (
+    "facts",
+    "one sensor",
+    "facts and sensors",
+    "facts and sensors, smooth",
+    "facts, direct",
+    "one sensor, direct",
+    "facts and sensors, direct",
+)
 """Of the forms of `fit`; each coarse and fine."""
 
 Policy = Callable[[float, Row, dict[str, float]], float]

@@ -180,7 +180,13 @@ def table(wanted, families=8, each=12):
         sensed = dict(zip(NAMES, random.normal(size=3).tolist(), strict=True))
         row = {"number": number, "family": "abcdefgh"[number % families], "seconds": 1.0, "end": [2.0, 2.0]}
         row |= {"steps": 500, "parameters": 10_000, "all_parameters": 10_000, "depth": 4, "matrices": 4}
-        row |= {"examples": 16_000, "optimizer": "sgd", "is_trained": False, "batch": int(random.choice((8, 32, 128)))}
+        row |= {
+            "examples": 16_000,
+            "optimizer": "sgd",
+            "is_trained": False,
+            "clip": None,
+            "batch": int(random.choice((8, 32, 128))),
+        }
         marks = {}
         for share in fill.MARKS:
             twice = wanted(row, sensed) * 0.1

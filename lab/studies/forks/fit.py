@@ -14,7 +14,7 @@ by leaving out families once more. What is fitted are gaps of at most `MOST`, so
 import gzip
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,25 @@ import numpy as np
 
 from experiments.results import RESULTS
 from lab.studies.forks.fill import FACTORS, MARKS, NEARLY, NEARLY_AT
-from lab.studies.law.fit import CAP, FACTS, NEAR
+from lab.studies.law import fit as law
 
 Row = dict[str, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
+
+FACTS: dict[str, Callable[[Row], float]] = {
+    **law.FACTS,
+    "momentum without Adam": lambda row: float(row["optimizer"] == "momentum"),
+    "norms": lambda row: float(row["depth"] == 1 < row["matrices"]),
+    "clipped": lambda row: float(row["clip"] is not None),
+}
+"""What is known before the first step: that of the law and more, or sensors would look good where they only tell facts again."""
 
 FOLDER = RESULTS / "forks"
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 30.0)
 FOLDS = 5
 DRAWS = 2000
 MOST = 0.2
-"""Of a gap that is fitted; what is judged goes to `CAP`."""
+"""Of a gap that is fitted; what is judged goes to the law's `CAP`."""
 
 FLAT = 0.005
 """A row whose forks differ by less wants nothing in particular."""
@@ -55,10 +63,10 @@ def gap(error: float, other: float, best: float) -> float:
     >>> gap(0.1, 0.1, 0.1), gap(math.inf, 0.1, 0.1), gap(math.inf, math.inf, 0.1), round(gap(4.0, 2.0, 2.0), 2)
     (0.0, 1.0, 0.0, 0.69)
     """
-    near = NEAR if best < 1 else 0.0
+    near = law.NEAR if best < 1 else 0.0
     if not math.isfinite(error) or not math.isfinite(other):
-        return CAP * (math.isfinite(other) - math.isfinite(error))
-    return min(CAP, max(-CAP, math.log((error + near) / (other + near))))
+        return law.CAP * (math.isfinite(other) - math.isfinite(error))
+    return min(law.CAP, max(-law.CAP, math.log((error + near) / (other + near))))
 
 
 def gaps(row: Row, share: float) -> dict[float, float]:

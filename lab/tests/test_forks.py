@@ -275,8 +275,14 @@ def test_a_policy_does_not_know_the_family_that_it_steers(tmp_path):
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, made)).encode()))
     for family, row in zip("ab", made, strict=False):
         for kind in ("coarse", "fine"):
-            steer = policy.fitted(path, family)[f"facts, {kind}"]
+            steer = policy.fitted(path, family)[f"facts | {kind}"]
             assert steer(0.05, row, row["marks"]["0.05"]["sensors"]) < 0.8
+    at_once = policy.fitted(path, "a")["facts, direct | fine at 0.05"]
+    assert [at_once(share, row, row["marks"]["0.05"]["sensors"]) < 0.8 for share in (0.02, 0.05, 0.5)] == [
+        False,
+        True,
+        False,
+    ]
     assert json.loads(json.dumps(fit.fits(made)))["families"] == 8
 
 
@@ -319,12 +325,12 @@ def test_every_weight_has_one_ratio():
 
 
 def test_what_ends_lower_is_a_negative_gap():
-    ends = {"1.0": 2.0, "0.5": 4.0, "2.0": 1.0, "facts, fine": 1.0, "facts and sensors, fine": 0.5}
+    ends = {"1.0": 2.0, "0.5": 4.0, "2.0": 1.0, "facts | fine": 1.0, "facts and sensors | fine": 0.5}
     row = {"family": "a", "policies": {name: {"scales": [2.0], "end": [end, 0.0]} for name, end in ends.items()}}
     found = judge.policies([row, row | {"family": "b"}])
     assert found["best constant"] == "2.0"
-    assert found["policies"]["facts and sensors, fine"]["beyond facts"][0] < -0.5
-    assert found["policies"]["facts and sensors, fine"]["to not intervening"][0] == -1.0  # as far as a gap counts
+    assert found["policies"]["facts and sensors | fine"]["beyond facts"][0] < -0.5
+    assert found["policies"]["facts and sensors | fine"]["to not intervening"][0] == -1.0  # as far as a gap counts
     assert found["policies"]["0.5"]["to not intervening"][0] > 0.5
     both = {
         "all": {"0.5": [3.0, 0], "1.0": [2.0, 0], "2.0": [4.0, 0]},

@@ -6,7 +6,7 @@ that it was not fitted to, and then steers fresh trainings of those families, wi
 
 python -m lab.studies.forks fill FOLDER OUT      trainings and their forks, rows 1000 to 1300; what is done is kept
 python -m lab.studies.forks fit                  which fork is better, foretold from facts and from sensors
-python -m lab.studies.forks policy FOLDER OUT    rows 1400 to 1630 under policies that have not seen their families
+python -m lab.studies.forks policy FOLDER OUT    rows 1400 to 1584 under policies that have not seen their families
 python -m lab.studies.forks layers FOLDER OUT    rows 1300 to 1346 under one ratio for all matrices, or one for each
 python -m lab.studies.forks judge                what policies and ratios gained
 

@@ -37,9 +37,9 @@ def policies(rows: Sequence[Row]) -> dict[str, Any]:
             "mean log2 scale": float(np.mean(np.log2(scales))),
         }
     for name in names:
-        form, _, kind = name.rpartition(", ")
-        if form in BEYOND and f"{BEYOND[form]}, {kind}" in names:
-            found["policies"][name]["beyond facts"] = against(name, f"{BEYOND[form]}, {kind}")
+        form, _, kind = name.partition(" | ")
+        if (other := f"{BEYOND.get(form)} | {kind}") in names:
+            found["policies"][name]["beyond facts"] = against(name, other)
     return found
 
 

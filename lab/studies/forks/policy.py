@@ -18,16 +18,16 @@ from lab.studies.forks.training import Row, Training, drawn
 
 LOW, HIGH = 0.25, 4.0
 
-LEARNED = (
-    "facts",
-    "one sensor",
-    "facts and sensors",
-    "facts and sensors, smooth",
-    "facts, direct",
-    "one sensor, direct",
-    "facts and sensors, direct",
-)
-"""Of the forms of `fit`; each coarse and fine."""
+LEARNED = {
+    "facts": ("coarse", "fine"),
+    "one sensor": ("fine",),
+    "facts and sensors": ("coarse", "fine"),
+    "facts and sensors, smooth": ("fine",),
+    "facts, direct": ("fine", "fine at 0.05"),
+    "one sensor, direct": ("fine", "fine at 0.05"),
+    "facts and sensors, direct": ("coarse", "fine", "fine at 0.02", "fine at 0.05"),
+}
+"""Forms of `fit`, and how they choose: at every mark, or at one."""
 
 Policy = Callable[[float, Row, dict[str, float]], float]
 """The factor at a mark: of its share, the row, and its sensors."""
@@ -38,11 +38,14 @@ def once(factor: float, share: float, row: Row, sensors: dict[str, float]) -> fl
     return factor if share == MARKS[0] else 1.0
 
 
-def foretelling(models: dict[float, fit.Foretold], fine: bool, share: float, row: Row, sensors: Any) -> float:
+def foretelling(models: dict[float, fit.Foretold], kind: str, share: float, row: Row, sensors: Any) -> float:
     """The factor that is foretold to end best."""
+    how, _, mark = kind.partition(" at ")
+    if mark and float(mark) != share:
+        return 1.0
     model = models[share]
     x = np.array([fit.known(row, sensors, model.names)])
-    return float(2.0 ** fit.best(model(x), fine)[0])
+    return float(2.0 ** fit.best(model(x), how == "fine")[0])
 
 
 @cache
@@ -51,12 +54,11 @@ def fitted(path: Path, family: str) -> dict[str, Policy]:
     rows = [row for row in fit.read(path) if row["family"] != family]
     tables = [fit.Table(rows, share) for share in MARKS]
     found: dict[str, Policy] = {}
-    for name in LEARNED:
+    for name, kinds in LEARNED.items():
         models = {
             table.share: fit.chosen(table, fit.forms(table)[name], np.arange(len(table.rows))) for table in tables
         }
-        for kind in ("coarse", "fine"):
-            found[f"{name}, {kind}"] = partial(foretelling, models, kind == "fine")
+        found |= {f"{name} | {kind}": partial(foretelling, models, kind) for kind in kinds}
     return found
 
 

@@ -33,6 +33,8 @@ def main() -> None:
     commands.add_parser("fit")
     commands.add_parser("judge")
     chosen = parser.parse_args()
+    if chosen.command in ("fit", "judge"):
+        fit.FOLDER.mkdir(exist_ok=True)
     if chosen.command == "fit":
         found = here() | fit.fits(fit.read(chosen.table))
         (fit.FOLDER / "fits.json").write_text(json.dumps(found, indent=1) + "\n")

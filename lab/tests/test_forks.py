@@ -336,7 +336,13 @@ def test_what_ends_lower_is_a_negative_gap():
         "all": {"0.5": [3.0, 0], "1.0": [2.0, 0], "2.0": [4.0, 0]},
         "each": {key: [1.9, 0] for key in ("0.5", "1.0", "2.0")},
     }
-    found = judge.layers([{"family": "a", "ends": both}])
+    alike = {kind: dict.fromkeys(("0.5", "1.0", "2.0"), (1.0, 0)) for kind in ("all", "each")}
+    made = [{"family": "a", "ends": both}, {"family": "b", "ends": alike}, {"family": "c", "ends": alike}]
+    found = judge.layers([row | {"optimizer": "sgd" if row["family"] == "a" else "adam"} for row in made])
+    assert found["each to all at r, by optimizer"]["sgd"][0] == pytest.approx(math.log(1.9 / 2))
+    assert found["each to all at r, by optimizer"]["adam"][0] == 0.0
+    assert found["each to all at r, without the family that gains most"] == [0.0, 0.0, 0.0]
+    found = judge.layers([made[0] | {"optimizer": "sgd"}])
     assert found["each to all, same r"]["1.0"][0] == pytest.approx(math.log(1.9 / 2))
     assert found["each to all, best of three"][0] == pytest.approx(math.log(1.9 / 2))
     assert found["all to all at r"]["2.0"][0] == pytest.approx(math.log(2))

@@ -50,18 +50,27 @@ def layers(rows: Sequence[Row]) -> dict[str, Any]:
         ends = row["ends"][kind]
         return float(min(one[0] for one in ends.values()) if scale is None else ends[str(scale)][0])
 
-    def against(kind: str, scale: float | None, other: str, other_scale: float | None) -> list[float]:
+    def values(rows: Sequence[Row], kind: str, scale: float | None, other: str, other_scale: float | None) -> Array:
         def value(row: Row) -> float:
             best = min(end(row, one, None) for one in ("all", "each"))
             return gap(end(row, kind, scale), end(row, other, other_scale), best)
 
-        return told(by_family(rows, value))
+        return by_family(rows, value)
 
+    def against(kind: str, scale: float | None, other: str, other_scale: float | None) -> list[float]:
+        return told(values(rows, kind, scale, other, other_scale))
+
+    same, kinds = values(rows, "each", 1.0, "all", 1.0), sorted({row["optimizer"] for row in rows})
     return {
         "rows": len(rows),
         "families": len({row["family"] for row in rows}),
         "each to all, same r": {str(scale): against("each", scale, "all", scale) for scale in SCALES},
         "each to all at r": {str(scale): against("each", scale, "all", 1.0) for scale in SCALES},
         "all to all at r": {str(scale): against("all", scale, "all", 1.0) for scale in SCALES},
+        "each to all at r, by optimizer": {
+            kind: told(values([row for row in rows if row["optimizer"] == kind], "each", 1.0, "all", 1.0))
+            for kind in kinds
+        },
+        "each to all at r, without the family that gains most": told(np.sort(same)[1:]) if len(same) > 1 else None,
         "each to all, best of three": against("each", None, "all", None),
     }

@@ -7,6 +7,7 @@ import numpy as np
 
 from lab.studies.forks.fit import BEYOND, Array, Row, gap, told
 from lab.studies.forks.layers import SCALES
+from lab.studies.forks.policy import FIRST
 
 
 def by_family(rows: Sequence[Row], value: Callable[[Row], float]) -> Array:
@@ -27,7 +28,7 @@ def policies(rows: Sequence[Row]) -> dict[str, Any]:
 
     names = list(rows[0]["policies"])
     constant = min(("0.5", "1.0", "2.0"), key=lambda name: against(name, "1.0")[0])
-    found: dict[str, Any] = {"rows": len(rows), "best constant": constant, "policies": {}}
+    found: dict[str, Any] = {"rows": len(rows), "best constant": constant, "first": FIRST, "policies": {}}
     for name in names:
         scales = [row["policies"][name]["scales"][-1] for row in rows]
         found["policies"][name] = {

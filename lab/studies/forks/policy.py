@@ -30,7 +30,7 @@ LEARNED = {
 """Forms of `fit`, and how they choose: at every mark, or at one."""
 
 FIRST = "facts and sensors, direct | fine at 0.05"
-"""The policy that counts: named from a fit to 149 rows, before any fresh training was steered. Others are for the record."""
+"""The policy that counts: named after a fit to 149 rows, before ends of steered trainings were seen. Others are for the record."""
 
 Policy = Callable[[float, Row, dict[str, float]], float]
 """The factor at a mark: of its share, the row, and its sensors."""

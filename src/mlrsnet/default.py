@@ -3,10 +3,9 @@
     alpha_t = r c(m) course(u) waits rise level^q / sqrt(mean of x)
 
     r        the law: by which share of their length the weights move in a step, at the height of the training
-                 r = 0.13 (T / 500)^-0.15 (n / 10,000)^-0.17 (B / 32)^0.2 max(1, E / 3)^-0.15 deep adaptive kept
-             T: steps of the training. n: numbers that are trained. B: examples in a step, E: how often each is seen; 32 and at
-             most 3 where nobody told
-    deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.4, since deeper networks with norms have
+                 r = 0.13 (T / 500)^-0.15 (n / 10,000)^-0.17 (B / 32)^0.2 deep adaptive kept
+             T: steps of the training. n: numbers that are trained. B: examples in a step, 32 where nobody told
+    deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.2, since deeper networks with norms have
              branches that add up
     adaptive 1.9 for Adam and all that divide by the size of the gradient; else 1
     kept     1; sqrt(150,000 / n) for a larger network that was trained before, whose weights must stay near where they are
@@ -21,8 +20,8 @@
 
 Without a loss, level and rise are 1. So `LearnedLR` needs none.
 
-The powers of r are round numbers that 436 small trainings of 23 families want, beside other people's sweeps of large language
-models, which want less of the steps; its constants were chosen on the small ones (`lab/studies/law`). q was chosen on 48 others.
+The powers of r are round numbers that suit 436 small trainings of 23 families and other people's sweeps of large language models;
+its constants come from the small ones (`lab/studies/law`). q was chosen on 48 others.
 The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
 Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
 """
@@ -43,8 +42,8 @@ from mlrsnet.sensors import Steps
 NAME = "universal"
 """What the default is called."""
 
-USUAL_STEPS, USUAL_SIZE, USUAL_BATCH, USUAL_EPOCHS, USUAL_DEPTH = 500, 10_000, 32, 3, 4
-"""For which r is its constant. The batch and the epochs are assumed where nobody told."""
+USUAL_STEPS, USUAL_SIZE, USUAL_BATCH, USUAL_DEPTH = 500, 10_000, 32, 4
+"""For which r is its constant. The batch is assumed where nobody told."""
 
 DEEPEST = 12
 """With norms, more matrices count as these: deeper networks with norms are residual, and their branches do not multiply up."""
@@ -171,15 +170,14 @@ class Size:
     steps: float = -0.15
     parameters: float = -0.17
     batch: float = 0.2
-    epochs: float = -0.15
     depth: float = -1.4
-    depth_with_norms: float = -0.4
+    depth_with_norms: float = -0.2
     adaptive: float = 1.9
 
     @classmethod
     def fixed(cls, size: float) -> "Size":
         """The same for every training."""
-        return cls(size, steps=0, parameters=0, batch=0, epochs=0, depth=0, depth_with_norms=0, adaptive=1)
+        return cls(size, steps=0, parameters=0, batch=0, depth=0, depth_with_norms=0, adaptive=1)
 
     def __call__(self, facts: Facts, total_steps: float = USUAL_STEPS) -> float:
         """r, but for `kept`."""
@@ -189,7 +187,6 @@ class Size:
             * (total_steps / USUAL_STEPS) ** self.steps
             * (max(1, facts.parameters) / USUAL_SIZE) ** self.parameters
             * ((facts.batch_size or USUAL_BATCH) / USUAL_BATCH) ** self.batch
-            * max(1.0, (facts.epochs or USUAL_EPOCHS) / USUAL_EPOCHS) ** self.epochs
             * (min(deep, DEEPEST / USUAL_DEPTH) ** self.depth_with_norms if facts.has_norms else deep**self.depth)
             * (self.adaptive if facts.is_adaptive else 1)
         )

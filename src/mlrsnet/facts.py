@@ -48,7 +48,6 @@ def is_readable(weight: Tensor) -> bool:
 def told(
     trained: bool | None = None,
     batch_size: float | None = None,
-    epochs: float | None = None,
     model: nn.Module | None = None,
     num_classes: int | None = None,
     initial_loss: float | None = None,
@@ -60,8 +59,6 @@ def told(
         initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
     if batch_size is not None:
         batch_size = _check.positive("batch_size", batch_size, "examples in an optimizer step, over all processes")
-    if epochs is not None:
-        epochs = _check.positive("epochs", epochs, "how often the training sees every example")
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
             f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network whose weights are trained"
@@ -69,7 +66,6 @@ def told(
     return (Facts() if model is None else read_model(model))._replace(
         is_trained=_check.yes_or_no("trained", trained),
         batch_size=batch_size,
-        epochs=epochs,
         num_classes=num_classes,
         initial_loss=initial_loss,
     )

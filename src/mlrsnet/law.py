@@ -18,7 +18,7 @@ class Facts(NamedTuple):
     matrices: tensors of two or more dimensions. parameters: numbers that are trained. has_norms: whether norms stand between the
     matrices. are_adapters: whether they stand beside frozen ones. is_trained: whether the weights come from another training; None
     for these three if nobody knows. is_adaptive: whether the optimizer divides by the size of the gradient. batch_size: examples in
-    a step, and epochs: how often every example will be seen; None if nobody told. num_classes, initial_loss: as the user told.
+    a step; None if nobody told. num_classes, initial_loss: as the user told.
     """
 
     matrices: int = 1
@@ -28,7 +28,6 @@ class Facts(NamedTuple):
     is_trained: bool | None = None
     is_adaptive: bool = False
     batch_size: float | None = None
-    epochs: float | None = None
     num_classes: Any = None
     initial_loss: Any = None
 

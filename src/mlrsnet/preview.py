@@ -144,7 +144,6 @@ def preview(
     num_classes: int | None = None,
     trained: bool | None = None,
     batch_size: int | None = None,
-    epochs: float | None = None,
     model: nn.Module | None = None,
     scale: float = 1.0,
     min_lr: float = 0.0,
@@ -163,7 +162,7 @@ def preview(
         total_steps: optimizer steps of the whole training.
         losses: those of an earlier run, or as you expect them, spread evenly over the training. If None, the loss falls evenly
             to a tenth of log(num_classes), or of 1.
-        num_classes, trained, batch_size, epochs, model, scale, min_lr, max_lr: as for `LearnedLR`.
+        num_classes, trained, batch_size, model, scale, min_lr, max_lr: as for `LearnedLR`.
 
     >>> import torch, mlrsnet
     >>> model = torch.nn.Linear(20, 10)
@@ -182,7 +181,7 @@ def preview(
     ratios = _groups.ratios_to(groups, main)
     settings = _optimizers.settings(optimizer, groups[main])
     weights = read_facts(weight for group in groups for weight in group["params"])
-    facts = told(trained, batch_size, epochs, model, num_classes).seen(weights, _optimizers.is_adaptive(settings))
+    facts = told(trained, batch_size, model, num_classes).seen(weights, _optimizers.is_adaptive(settings))
     law.check(facts)
     x, notes = _step_length(optimizer, groups, ratios)
     points = min(total_steps, POINTS)

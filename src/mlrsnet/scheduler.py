@@ -44,10 +44,9 @@ class LearnedLR(LRScheduler):
         num_classes: classes, or size of the vocabulary. Only some schedules need it, and they say so.
         initial_loss: f_0, the loss of the untrained network. The first finite loss if None.
         trained: whether the weights come from another training and should stay near where they are, as in fine-tuning. None looks
-            at them before the first step. False for a pre-training that goes on. Only the default asks, as for the next three.
+            at them before the first step. False for a pre-training that goes on. Only the default asks, as for the next two.
         batch_size: examples in an optimizer step: of all micro-batches and all processes; sequences for text. The default takes
             longer steps with large batches, and assumes 32.
-        epochs: how often the training sees every example. The default takes shorter steps if more than three times.
         model: the network whose weights are trained, for what they do not tell: norms that are frozen or have no gains, and
             adapters that were trained before. It is only looked at.
         scale: multiplies every LR.
@@ -79,7 +78,6 @@ class LearnedLR(LRScheduler):
         initial_loss: float | None = None,
         trained: bool | None = None,
         batch_size: int | None = None,
-        epochs: float | None = None,
         model: nn.Module | None = None,
         scale: float = 1.0,
         min_lr: float = 0.0,
@@ -95,7 +93,7 @@ class LearnedLR(LRScheduler):
         self._driver = Driver(
             self.optimizer,
             self.law,
-            told(trained, batch_size, epochs, model, num_classes, initial_loss),
+            told(trained, batch_size, model, num_classes, initial_loss),
             _total_steps(total_steps, self.law),
             make_limits(scale, min_lr, max_lr),
             raises=_check.one_of("on_nonfinite", on_nonfinite, ("hold", "raise")) == "raise",
@@ -108,7 +106,7 @@ class LearnedLR(LRScheduler):
     def for_loader(
         cls, optimizer: Optimizer, loader: Sized, epochs: int, accumulate: int = 1, schedule: Any = NAME, **options: Any
     ) -> "LearnedLR":
-        """The same, with the steps counted: epochs times the batches of a `DataLoader`. The default also hears of both.
+        """The same, with the steps counted: epochs times the batches of a `DataLoader`. The default hears of the batch, too.
 
         With `accumulate` batches to a step, the rest of an epoch is a step too, as in most frameworks.
 
@@ -135,10 +133,9 @@ class LearnedLR(LRScheduler):
         size = getattr(loader, "batch_size", None) or getattr(
             getattr(loader, "batch_sampler", None), "batch_size", None
         )
-        known = {"epochs": epochs}
         if isinstance(size, int):
-            known["batch_size"] = size * accumulate * num_ranks(options.get("process_group"))
-        return cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **(known | options))
+            options.setdefault("batch_size", size * accumulate * num_ranks(options.get("process_group")))
+        return cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **options)
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]
         """Tell the loss of the optimizer step that follows: this batch's, averaged with those that were observed.
@@ -350,7 +347,7 @@ class LearnedLR(LRScheduler):
 
         step, total_steps, progress: how far the training is. lr: of the main group, in the last step. step_length: how far that
         step moved the matrices, as a share of their length. distance: how far they are from where they began, as a share of
-        their length there. matrices, parameters, has_norms, are_adapters, is_trained, is_adaptive, batch_size, epochs: what was
+        their length there. matrices, parameters, has_norms, are_adapters, is_trained, is_adaptive, batch_size: what was
         known before the first step.
         What the schedule has read of the losses follows: for the default, level: average loss / first loss, and nonfinite:
         losses that were not finite.

@@ -82,11 +82,11 @@ def decayed(kind: str) -> Method:
 
 
 def learned(law: str | Law = "universal", told: bool = True, knows: bool = False, **options: Any) -> Method:
-    """`LearnedLR` on the task's optimizer, told every loss or none. knows: the batch, the epochs and the model, too."""
+    """`LearnedLR` on the task's optimizer, told every loss or none. knows: the batch and the model, too."""
 
     def make(model: nn.Module, plan: Plan, _: float | None) -> Driver:
         driver = built(model, plan, plan.optimizer, plan.lr)
-        known: dict[str, Any] = {"batch_size": plan.batch, "epochs": plan.epochs, "model": model} if knows else {}
+        known: dict[str, Any] = {"batch_size": plan.batch, "model": model} if knows else {}
         lr = mlrsnet.LearnedLR(driver.optimizer, law, total_steps=plan.steps, **known, **options)
         return Driver(driver.optimizer, before=lr.step if told else nothing)
 
@@ -162,7 +162,7 @@ METHODS: dict[str, Method] = {
     "Mechanic": mechanic,
     "AdamH": adam_h,
     "default": learned(),
-    "default told all": learned(knows=True),
+    "default told more": learned(knows=True),
     "default without losses": learned(told=False),
     **{f"default x {scale:g}": learned(scale=scale) for scale in (0.5, 2.0)},
 }

@@ -77,7 +77,6 @@ ROUND = {
     "depth without norms": LAW.depth,
     "depth with norms": LAW.depth_with_norms,
     "batch": LAW.batch,
-    "epochs beyond 3": LAW.epochs,
 }
 """The powers of the default, chosen after all rows and the sweeps had been seen."""
 
@@ -86,13 +85,14 @@ FORMS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "steps, size, depth: free": (("steps", "size", "depth without norms"), {}),
     "and the batch": (("steps", "size", "depth without norms", "batch"), {}),
     "and Adam": (("steps", "size", "depth without norms", "batch", "Adam"), {}),
-    "and depth with norms, epochs": ((*tuple(ROUND), "Adam"), {}),
-    "round powers, Adam free": (("Adam",), ROUND),
+    "and depth with norms, epochs": ((*FIRST, "Adam"), {}),
+    "round powers": (("Adam",), ROUND),
     **{
         f"without {left}": (("Adam",), {name: power for name, power in ROUND.items() if name != left})
-        for left in ("depth with norms", "batch", "epochs beyond 3")
+        for left in ("depth with norms", "batch")
     },
     "without Adam": ((), ROUND),
+    "with epochs": (("Adam",), {**ROUND, "epochs beyond 3": -0.15}),
 }
 """Name: facts with free powers, and those with given ones."""
 
@@ -185,7 +185,6 @@ def facts_of(row: Row) -> Facts:
         not _is_whole(row),
         is_adaptive=row["optimizer"].startswith("adam"),
         batch_size=row["batch"],
-        epochs=_repeats(row),
     )
 
 
@@ -195,8 +194,8 @@ def today(row: Row) -> float:
 
 
 def untold(row: Row) -> float:
-    """The same, told neither batch nor epochs."""
-    return math.log(LAW(facts_of(row)._replace(batch_size=None, epochs=None), row["steps"]))
+    """The same, not told the batch."""
+    return math.log(LAW(facts_of(row)._replace(batch_size=None), row["steps"]))
 
 
 def before(row: Row) -> float:
@@ -288,7 +287,7 @@ def fits(rows: Sequence[Row]) -> dict[str, Any]:
             **judged(table, gaps, base),
         }
     known = table.by_family(table.at(torch.tensor([today(row) for row in rows])))
-    names = [*list(ROUND)[:-1], "Adam", "epochs", "trained"]
+    names = [*ROUND, "Adam", "epochs", "trained"]
     once = [row for row in rows if _repeats(row) <= 3]
     return {
         "rows": len(rows),

@@ -22,7 +22,6 @@ SCALES = (0.5, 1.0, 2.0, 4.0)
 LRS = {"resnet": (0.03, 0.1, 0.3), "gpt": (3e-4, 1e-3, 3e-3)}
 STEPS = {"resnet": 30 * (10_000 // 128), "gpt": 1500}
 BATCH, LENGTH, WARMUP = {"resnet": 128, "gpt": 64}, 128, 0.05
-EXAMPLES = {"resnet": 10_000, "gpt": 700_000 // LENGTH}
 
 
 def resnet() -> nn.Module:
@@ -63,8 +62,7 @@ def run(kind: str, folder: Path, seed: int, scale: float | None, lr: float | Non
             return functional.cross_entropy(model(pieces[:, :-1]).float().flatten(0, 1), pieces[:, 1:].flatten())
 
     steps = len(batches)
-    epochs = steps * BATCH[kind] / EXAMPLES[kind]
-    known: dict[str, Any] = {"batch_size": BATCH[kind], "epochs": epochs, "model": model}
+    known: dict[str, Any] = {"batch_size": BATCH[kind], "model": model}
     learned = mlrsnet.LearnedLR(optimizer, total_steps=steps, scale=scale, **known) if scale else None
     decay = None if scale else LambdaLR(optimizer, _cosine(steps))
     begin = time.perf_counter()

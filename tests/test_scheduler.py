@@ -242,11 +242,11 @@ def test_status_says_how_far_the_training_is_and_what_is_seen(kind):
     status = lr.status()
     assert (status["schedule"], status["step"], status["total_steps"], status["progress"]) == ("universal", 4, 8, 0.5)
     assert status["lr"] == pytest.approx(float(lr.get_last_lr()[0]))
-    assert (status["matrices"], status["parameters"], status["depth"], status["num_classes"]) == (2, 101, 2, 5)
+    assert (status["matrices"], status["parameters"], status["has_norms"], status["num_classes"]) == (2, 101, False, 5)
     assert (status["share"], status["nonfinite"], status["is_trained"]) == (1.0, 0, False)
     assert 0 < status["step_length"] < 1
     assert status["step_length"] < status["distance"] < 4
-    assert "epochs" not in status
+    assert "batch_size" not in status
     assert repr(lr) == "LearnedLR('universal', step 4 of 8)"
 
 

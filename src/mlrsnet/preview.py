@@ -5,6 +5,7 @@ import html
 import io
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,6 @@ from torch.optim import Optimizer
 
 from mlrsnet import _check, _groups, _optimizers, _probe, plots
 from mlrsnet._numbers import Limits, make_limits
-from mlrsnet._sparkline import marks_of_terminal, sparkline
 from mlrsnet.baselines import factors
 from mlrsnet.default import NAME
 from mlrsnet.facts import read_facts, told
@@ -40,6 +40,9 @@ AS_NOW = (
 COSINE_WARMUP = 0.05
 CURVE = 24
 """Characters of a curve."""
+
+BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.-=+*%#"
+"""Heights of a curve."""
 
 SHARES = {"start": 0.0, "5 %": 0.05, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "end": 1.0}
 """Of the training, for which a preview prints numbers."""
@@ -250,3 +253,26 @@ def _lrs(
 
 def _at(values: np.ndarray, share: float) -> float:
     return float(values[round(share * (len(values) - 1))])
+
+
+def sparkline(values: Sequence[float] | np.ndarray, width: int = 24, marks: str = BLOCKS) -> str:
+    """The values from 0 to their maximum, averaged in `width` parts, as blocks of eight heights.
+
+    >>> sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]), sparkline([0.0, 2.0], marks=PLAIN), sparkline([])
+    ('▁▂▃▄▅▆▇█', '_#', '')
+    """
+    parts = np.array_split(np.asarray(values, dtype=float), max(1, min(width, len(values))))
+    means = np.array([part.mean() for part in parts if len(part)])
+    if not len(means):
+        return ""
+    heights = means / max(means.max(), np.finfo(float).tiny) * (len(marks) - 1)
+    return "".join(marks[round(float(height))] for height in heights)
+
+
+def marks_of_terminal() -> str:
+    """Blocks, or plain characters where standard output cannot show them."""
+    try:
+        BLOCKS.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return PLAIN
+    return BLOCKS

@@ -52,15 +52,19 @@ def test_a_vector_too_short_to_tell_is_not_taken_for_a_used_norm():
 
 
 @pytest.mark.parametrize("norm", [torch.ones(16), used(16)], ids=["new", "used"])
-def test_matrices_are_the_depth_unless_there_are_norms(norm):
-    assert told(MATRIX, MATRIX, torch.zeros(3))["depth"] == 2
-    assert told(MATRIX, MATRIX, norm)["depth"] == 1
-    assert told(torch.zeros(3))["depth"] == 1
+def test_norms_are_found_by_their_gains(norm):
+    assert not told(MATRIX, MATRIX, torch.zeros(3))["has_norms"]
+    assert told(MATRIX, MATRIX, norm)["has_norms"]
 
 
 def test_a_complex_number_counts_as_two_and_weights_of_any_form_are_counted():
     seen = told(MATRIX, torch.ones(2, 2, dtype=torch.complex64), torch.ones(5, dtype=torch.complex64), torch.ones(()))
-    assert (seen["parameters"], seen["matrices"], seen["depth"], seen["is_trained"]) == (12 + 8 + 10 + 1, 2, 2, False)
+    assert (seen["parameters"], seen["matrices"], seen["has_norms"], seen["is_trained"]) == (
+        12 + 8 + 10 + 1,
+        2,
+        False,
+        False,
+    )
     assert told(MATRIX, torch.ones(0), torch.ones(2, 3, 4))["parameters"] == 12 + 24
 
 

@@ -106,16 +106,16 @@ def test_the_size_of_the_network_is_that_of_the_first_step(kind):
     optimizer = AdamW(model["head"].parameters(), lr=kind(HEAD))
     lr = LearnedLR(optimizer, total_steps=12)
     train(model, optimizer, lr, batches()[:4])
-    facts = [lr.status()[name] for name in ("matrices", "parameters", "depth")]
+    facts = [lr.status()[name] for name in ("matrices", "parameters", "has_norms")]
     optimizer.add_param_group({"params": list(model["body"].parameters()), "lr": kind(BACKBONE)})
     train(model, optimizer, lr, batches()[4:6])
-    assert [lr.status()[name] for name in ("matrices", "parameters", "depth")] == facts
+    assert [lr.status()[name] for name in ("matrices", "parameters", "has_norms")] == facts
     again = AdamW(optimizer.param_groups, lr=kind())
     resumed = LearnedLR(again, total_steps=12)
     resumed.load_state_dict(lr.state_dict())
     again.load_state_dict(optimizer.state_dict())
     train(model, again, resumed, batches()[6:7])
-    assert [resumed.status()[name] for name in ("matrices", "parameters", "depth")] == facts
+    assert [resumed.status()[name] for name in ("matrices", "parameters", "has_norms")] == facts
     assert facts[1] == sum(weight.numel() for weight in model["head"].parameters())
 
 

@@ -151,7 +151,7 @@ def test_the_status_says_what_the_sensors_see(kind):
     train(model, optimizer, 4, lr=lr)
     now = lr.status()
     assert (now["schedule"], now["step"], now["total_steps"], now["progress"]) == ("universal", 4, STEPS, 4 / STEPS)
-    assert (now["matrices"], now["parameters"], now["depth"], now["is_trained"]) == (2, 113, 2, False)
+    assert (now["matrices"], now["parameters"], now["has_norms"], now["is_trained"]) == (2, 113, False, False)
     assert now["lr"] == pytest.approx(lrs_of(optimizer)[0], rel=1e-6)
     matrices = [weight.detach() for weight in model.parameters() if weight.ndim > 1]
     moved = sum((a - b).square().sum() for a, b in zip(matrices, start, strict=True))
@@ -185,7 +185,7 @@ def test_a_loader_is_counted_as_the_loop_goes_through_it(drop_last, accumulate):
                 optimizer.step()
                 optimizer.zero_grad()
     assert lr.last_epoch == lr.total_steps
-    assert (lr.status()["epochs"], lr.status()["examples"]) == (2, 103)
+    assert lr.status()["batch_size"] == 8 * accumulate
 
 
 def test_the_options_of_a_scheduler_go_through_for_loader():

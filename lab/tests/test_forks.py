@@ -14,7 +14,7 @@ from lab.studies.forks import fill, fit, judge, layers, policy, sensors, trainin
 from lab.studies.forks.training import Training
 from lab.studies.law import fill as rows
 from lab.studies.law.families import Task, classified
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
@@ -55,7 +55,7 @@ def test_a_fork_that_changes_nothing_ends_bit_for_bit_as_its_training(optimizer)
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_training_that_can_be_forked_is_that_of_the_table(optimizer):
-    found = rows.train(classes(), plan(optimizer), Default(0.1, 0.0, 0.0, 0.0))
+    found = rows.train(classes(), plan(optimizer), Default(Size.fixed(0.1)))
     assert Training(classes(), plan(optimizer), 0.1).judged() == (found["error"], found["loss"])
 
 

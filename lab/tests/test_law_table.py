@@ -36,7 +36,7 @@ def test_a_row_is_the_same_wherever_it_is_drawn():
 def test_a_training_under_the_default_and_one_under_a_decay_both_learn():
     plan = fill.Plan("sgd", 60, 16, 64, 0.0, None, 0)
     before = toy().judge(toy().build())[0]
-    for law in (0.3, fill.Default(0.3, 0.0, 0.0, 0.0)):
+    for law in (0.3, fill.Default(fill.Size.fixed(0.3))):
         found = fill.train(toy(), plan, law)
         assert found["error"] < 0.2 * before
     assert fill.train(toy(), plan, 1e9)["error"] == math.inf

@@ -12,7 +12,7 @@ import mlrsnet
 from lab.studies.forks.training import Row, drawn
 from lab.studies.law import fill
 from lab.studies.law.families import Task
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 
 SCALES = (0.5, 1.0, 2.0)
 
@@ -41,7 +41,7 @@ def train(task: Task, plan: fill.Plan, size: float, apart: bool) -> tuple[float,
     optimizers, all_learned = [], []
     for part in parts(model) if apart else [weights]:
         optimizer = fill.OPTIMIZERS[plan.optimizer](part, lr=0.1, weight_decay=plan.weight_decay)
-        law = Default(size, 0.0, 0.0, 0.0)
+        law = Default(Size.fixed(size))
         all_learned.append(mlrsnet.LearnedLR(optimizer, law, total_steps=plan.steps, trained=False))
         optimizers.append(optimizer)
     for index in fill._batches(task, plan):

@@ -13,11 +13,8 @@ import mlrsnet
 from lab.studies.forks.sensors import Watch
 from lab.studies.law import fill, fit
 from lab.studies.law.families import FAMILIES, Draw, Task
-from mlrsnet.default import Default
+from mlrsnet.default import Default, Size
 from mlrsnet.sensors import read_facts
-
-CONSTANT, ADAM = 0.124, 0.567
-"""r = CONSTANT e^(ADAM if the optimizer is Adam) times the round powers of the facts."""
 
 Row = dict[str, Any]
 
@@ -36,7 +33,7 @@ class Training:
         self.task, self.plan, self.step = task, plan, 0
         self.model = task.build()
         self.optimizer = fill.OPTIMIZERS[plan.optimizer](self.weights(), lr=0.1, weight_decay=plan.weight_decay)
-        law = Default(size, 0.0, 0.0, 0.0)
+        law = Default(Size.fixed(size))
         self.learned = mlrsnet.LearnedLR(self.optimizer, law, total_steps=plan.steps, trained=False)
         self.batches = list(fill._batches(task, plan))
         self.losses: list[float] = []
@@ -117,13 +114,13 @@ def drawn(number: int, folder: Path) -> tuple[Row, Task, fill.Plan]:
         "number": number,
         "family": name,
         **dataclasses.asdict(plan),
-        **{key: getattr(facts, key) for key in ("matrices", "parameters", "depth", "is_trained")},
+        **{key: getattr(facts, key) for key in ("matrices", "parameters", "is_trained")},
+        "depth": 1 if facts.has_norms else facts.depth,
         "all_parameters": sum(weight.numel() for weight in model.parameters()),
     }
     return row | {"size": size_of(row)}, task, plan
 
 
 def size_of(row: Row) -> float:
-    """r."""
-    powers = sum(power * fit.FACTS[name](row) for name, power in fit.ROUND.items())
-    return CONSTANT * math.exp(powers + ADAM * fit.FACTS["Adam"](row))
+    """r, by the law that the first rows of the table led to."""
+    return math.exp(fit.first(row))

@@ -51,6 +51,9 @@ FACTS: dict[str, Callable[[Row], float]] = {
         if row["depth"] == 1 < row["matrices"] and _is_whole(row)
         else 0.0
     ),
+    "depth with norms, to 32": lambda row: (
+        math.log(min(row["matrices"], 32) / 4) if row["depth"] == 1 < row["matrices"] and _is_whole(row) else 0.0
+    ),
     "batch": lambda row: math.log(row["batch"] / 32),
     "Adam": lambda row: float(row["optimizer"].startswith("adam")),
     "epochs": lambda row: math.log(_repeats(row)),
@@ -63,7 +66,7 @@ FIRST = {
     "steps": -0.2,
     "size": -0.17,
     "depth without norms": -1.2,
-    "depth with norms": -0.2,
+    "depth with norms, to 32": -0.2,
     "batch": 0.15,
     "epochs beyond 3": -0.15,
 }

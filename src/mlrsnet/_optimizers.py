@@ -21,6 +21,9 @@ ADAPTIVE_KEYS = ("betas", "beta2_decay", "centered", "initial_accumulator_value"
 ORTHOGONAL_KEY = "ns_steps"
 """Of parameter groups of Muon: Newton-Schulz."""
 
+UNDIVIDED = ("aggmo", "adai", "adais")
+"""Optimizers with betas that do not divide by the size of the gradient."""
+
 COUNT = (int, float, Tensor)
 """What an optimizer may count its steps with."""
 
@@ -147,8 +150,10 @@ def closure_place(kind: Any) -> int | None:
 def settings(optimizer: Optimizer, group: dict[str, Any]) -> dict[str, Any]:
     """A parameter group with the keys of torch's optimizer of the same kind.
 
-    bitsandbytes has one class for all, and keeps RMSprop's average where Adam has beta_1.
+    bitsandbytes has one class for all, and keeps RMSprop's average where Adam has beta_1. Some kinds of momentum have betas, too.
     """
+    if type(optimizer).__name__.lower() in UNDIVIDED:
+        return {name: value for name, value in group.items() if name != "betas"} | {"beta1": group.get("betas")}
     if getattr(optimizer, "optimizer_name", None) != "rmsprop" or "betas" not in group:
         return group
     alpha, momentum, *_ = group["betas"]

@@ -93,6 +93,10 @@ def learned(model, make, lr=0.1):
     return optimizer
 
 
+ADAPTIVE = {"betas", "centered", "ns_steps", "initial_accumulator_value", "beta2_decay"}
+"""Keys of optimizers that divide by the size of the gradient."""
+
+
 class Reference:
     """The equations on lists of Python numbers; nothing is shared with the library."""
 
@@ -101,7 +105,7 @@ class Reference:
         weights = [w for g in optimizer.param_groups for w in g["params"]]
         matrices, n = sum(w.ndim >= 2 for w in weights), sum(w.numel() for w in weights)
         self.size = 0.13 * (total_steps / 500) ** -0.15 * (n / 10_000) ** -0.17 * max(1, matrices / 4) ** -1.4
-        self.size *= 1.9 if any({"betas", "centered", "ns_steps"} & g.keys() for g in optimizer.param_groups) else 1
+        self.size *= 1.9 if any(ADAPTIVE & g.keys() for g in optimizer.param_groups) else 1
         self.size *= math.sqrt((1 - m) / (1 + m))
         self.keep = math.exp(-1 / (0.1 * total_steps))
         self.sum = self.weight = 0.0

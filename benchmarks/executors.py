@@ -1,4 +1,4 @@
-"""What executors cost and save, measured in one run: runs, rows of a table and generations over one and two workers.
+"""What executors cost and save, measured in one run: runs and generations over one and two workers.
 
 Everything is on CPUs, one thread per worker, and each time is the smallest of several rounds in which all variants take turns.
 Workers are warm: what it takes to start one is measured by itself. Other programs may share the machine, and then two processes get
@@ -37,12 +37,9 @@ from mlrsnet_lab.meta_specs import PRESETS, HorizonSpec
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.table.columns import grid
-from mlrsnet_lab.table.fill import train_row
-from mlrsnet_lab.table.kinds import draw
 
 RUN = RunSpec(task="digits", model="small_cnn", epochs=10, lr=0.5)
-RUNS, ROWS, CALLS = 8, 6, 300
+RUNS, CALLS = 8, 300
 GENERATION = HorizonSpec(generations=1000, tasks=8, members=8, hidden=16, held_out=1, together=1)
 CPU = torch.device("cpu")
 
@@ -69,13 +66,6 @@ def campaign(crew: Crew) -> None:
                 for seed in range(RUNS)
             ],
         )
-
-
-def table(crew: Crew) -> None:
-    """Rows of the table: small trainings on digits under every column."""
-    kinds = [draw(number, horizons=(300, 300), families=("mlp",)) for number in range(ROWS)]
-    kinds = [replace(kind, source="digits", batch_size=32, optimizer="sgd") for kind in kinds]
-    do(crew, [Work(str(kind.number), train_row, (kind, grid(), Path(tempfile.gettempdir()))) for kind in kinds])
 
 
 class Generations:
@@ -110,7 +100,7 @@ def cpu_seconds() -> float:
 
 def over_workers(rounds: int) -> dict[str, Any]:
     """Every kind of work with one and with two workers of each executor."""
-    loads: dict[str, Callable[[Crew], None]] = {"campaign": campaign, "table": table, "generation": Generations()}
+    loads: dict[str, Callable[[Crew], None]] = {"campaign": campaign, "generation": Generations()}
     times: dict[str, dict[str, list[float]]] = {}
     cpu: dict[str, dict[str, list[float]]] = {}
     starts: dict[str, float] = {}
@@ -137,7 +127,7 @@ def over_workers(rounds: int) -> dict[str, Any]:
                         cpu.setdefault(what, {}).setdefault(key, []).append(used)
                         print(what, name, size, f"{taken:.2f} s, CPU {used:.2f} s", flush=True)
         mailbox = mailbox_rates(crews["ray"].workers)
-    amounts = {"campaign": RUNS, "table": ROWS, "generation": 1}
+    amounts = {"campaign": RUNS, "generation": 1}
     best = {what: {name: min(found) for name, found in rows.items()} for what, rows in times.items()}
     return {
         "start": starts,
@@ -243,7 +233,7 @@ def main() -> None:
         "load": {"before": before, "after": os.getloadavg()},
         "versions": {**versions(), "ray": version("ray")},
         "commit": records.commit(),
-        "settings": {"runs": RUNS, "run": RUN.describe(), "rows": ROWS, "columns": len(grid()), "rounds": words.rounds},
+        "settings": {"runs": RUNS, "run": RUN.describe(), "rounds": words.rounds},
         **found,
     }
     print(json.dumps(record, indent=1))

@@ -6,7 +6,6 @@ from experiments import markdown, results
 
 LOADS = {
     "campaign": "runs of a campaign (digits, small CNN, 10 epochs)",
-    "table": "rows of the table (300 steps, 19 columns)",
     "generation": "generations (8 tasks x 8 members)",
 }
 

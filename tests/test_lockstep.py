@@ -1,7 +1,6 @@
 """Today's core plays cases whose LRs the core of 239a254 wrote down, see `tools/golden.py`.
 
 The default runs freely here, with LRs that it writes itself: gradients do not depend on weights, so nothing that differs grows.
-`tools/lockstep.py` compares both cores on real trainings.
 """
 
 import math
@@ -25,9 +24,10 @@ SAMPLED, MOST = 0.05, 0.99
 
 CLOSE = 1e-5
 LESS_CLOSE = {"small gradients": 0.03, "extend": 0.02, "groups": 2e-5, "muon": 1e-3}
-"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: see
-`tools/lockstep.py`. The steps of the third are so short that float32 rounds them to five digits. Muon computes its own steps in
-bfloat16, so they differ from CPU to CPU.
+"""How close the others are, to `CLOSE`. The first two see something else on purpose, for a few steps: weights are compared, and
+a step shorter than a weight's last digit can not be seen; a step is counted when the next one begins, so `extend` changes the
+window of one step more. The steps of the third are so short that float32 rounds them to five digits. Muon computes its own
+steps in bfloat16, so they differ from CPU to CPU.
 """
 
 

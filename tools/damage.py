@@ -1,6 +1,6 @@
 """Flip bits of the lab's files and cut them off at random places: how often is something else read, and nobody told?
 
-Each kind of file is read by the lab, and by its format's own reader alone: `torch.load`, `np.load`, safetensors, `json.loads`.
+Each kind of file is read by the lab, and by its format's own reader alone: `torch.load`, safetensors, `json.loads`.
 
     python -m tools.damage [--times 400]
 """
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors.torch
 import torch
 
@@ -27,7 +26,6 @@ from mlrsnet_lab import checkpoint, records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
-from mlrsnet_lab.table.file import TrainingRow, TrainingTable
 from mlrsnet_lab.watch import Watcher
 
 RECORD = Path(__file__).parents[1] / "results" / "faults" / "damage.json"
@@ -57,15 +55,10 @@ def make_files(root: Path) -> dict[str, Kind]:
         run_folder = root / "run"
     state = {"weights": torch.randn(2000, generator=torch.Generator().manual_seed(0)), "step": 7}
     checkpoint.write(root, state)
-    table = TrainingTable(["each|0.1|0|0|1"])
-    numbers = (np.random.default_rng(0).random(shape, np.float32) for shape in ((1,), (1, 10)))
-    table.add(TrainingRow({"number": 1}, {"depth": 2}, *numbers))
-    table.save(root / "table.npz")
     torch.manual_seed(0)
     Schedule(LSTMNet(20)).save(root / "schedule.safetensors")
     return {
         "checkpoint": Kind(root / records.CHECKPOINT, lambda path: _bits(checkpoint.read(path.parent)), _torch),
-        "table": Kind(root / "table.npz", lambda path: _table_bits(TrainingTable.load(path)), _numpy),
         "schedule": Kind(root / "schedule.safetensors", lambda path: Schedule.load(path).fingerprint(), _tensors),
         "record": Kind(run_folder / records.RECORD, _record, lambda path: json.loads(path.read_text())),
     }
@@ -80,20 +73,6 @@ def _bits(state: Any) -> bytes:
 def _torch(path: Path) -> bytes:
     with warnings.catch_warnings(action="ignore"):  # a flipped bit can look like another version of pickle
         return _bits(torch.load(path, weights_only=True))
-
-
-def _table_bits(table: TrainingTable) -> list[Any]:
-    return [
-        table.columns,
-        table.kinds,
-        table.facts,
-        *(np.array(part).tobytes() for part in (table.fitness, table.losses)),
-    ]
-
-
-def _numpy(path: Path) -> list[Any]:
-    with open(path, "rb") as file, np.load(file) as kept:  # given a name, numpy leaves a damaged file open
-        return [(name, kept[name].tobytes()) for name in kept.files]
 
 
 def _tensors(path: Path) -> list[Any]:

@@ -1,10 +1,10 @@
 """Kill the lab's commands at random moments, stop them, fill their disk: every continuation must end in the same bits.
 
-`mlrsnet train`, `mlrsnet metatrain` (both objectives) and the filling of a table run as real processes, forked from one that has
-imported torch already. Half of the kills (SIGKILL) come at a random time. The other half come inside a write: at a random one of
-all system calls that write, flush, rename or remove a file, or after half of the bytes. What is left is continued, and killed
-again, until it ends; then its record, trace, schedule or table are compared with those of a process that was left alone, without
-times. As root on Linux, disks that are full or turn read-only are real ones, too.
+`mlrsnet train` and `mlrsnet metatrain` (both objectives) run as real processes, forked from one that has imported torch already.
+Half of the kills (SIGKILL) come at a random time. The other half come inside a write: at a random one of all system calls that
+write, flush, rename or remove a file, or after half of the bytes. What is left is continued, and killed again, until it ends;
+then its record, trace or schedule is compared with that of a process that was left alone, without times. As root on Linux, disks
+that are full or turn read-only are real ones, too.
 
     python -m tools.faults [--kills 50] [--only train] [--seed 0] [--out results/faults/faults.json]
 """

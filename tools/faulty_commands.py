@@ -8,21 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from mlrsnet import cli
-from mlrsnet_lab import datasets, records, universal
-from mlrsnet_lab.commands import metatrain, options, table, train
+from mlrsnet_lab import datasets, records
+from mlrsnet_lab.commands import metatrain, options, train
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table import fill, kinds
-from mlrsnet_lab.table.columns import Sizing
-from mlrsnet_lab.table.file import PARTS, TrainingTable
 
 OUT = "learned.safetensors"
-TABLE = "table.npz"
-COLUMNS = (Sizing("absolute", 0.1), *(Sizing("weighted", size, 0.25, 3.0) for size in (0.02, 0.08, 0.3)))
-ROWS = 6
 
 
 @dataclass(frozen=True)
@@ -45,10 +38,8 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     os.environ["MLRSNET_COMMIT"] = str(records.commit())  # read once: git would be asked by every process
     datasets.load("digits")
-    for command in (metatrain, table, train):
+    for command in (metatrain, train):
         setattr(command, "settings", _settings)  # noqa: B010
-    fill.SAVE_SECONDS = 0.0
-    kinds.PICTURES = tuple(source for source in universal.TRAINING if source.name == "digits")
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -72,17 +63,6 @@ def _horizon() -> int:
     return cli.main([*words, "--members", "2", "--hidden", "4", "--held-out", "1", "--device", "cpu", "--out", OUT])
 
 
-def _fill() -> int:
-    rows = [kinds.draw(number, horizons=(6, 12), families=("mlp",)) for number in range(ROWS)]
-    small = [dataclasses.replace(row, train_size=200, batch_size=16) for row in rows]
-    try:
-        fill.fill(Path(TABLE), small, COLUMNS)
-    except OSError as error:  # as the command tells it
-        print(f"mlrsnet: error: {error}")
-        return 1
-    return 0
-
-
 def _run_left(folder: Path) -> dict[str, bytes]:
     """The record, epochs and trace without times."""
     found = records.read(folder / "run").comparable()
@@ -100,13 +80,6 @@ def _schedule_left(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def _table_left(folder: Path) -> dict[str, bytes]:
-    """Every array of the table."""
-    table = TrainingTable.load(folder / TABLE)
-    texts = {name: json.dumps(getattr(table, name)).encode() for name in ("columns", *PARTS[:2])}
-    return texts | {name: np.array(getattr(table, name)).tobytes() for name in PARTS[2:]}
-
-
 def _has_schedule(folder: Path) -> bool:
     return (folder / OUT).is_file() and not (folder / f"{OUT}.run").exists()
 
@@ -117,6 +90,5 @@ COMMANDS = {
         Command("train", _train, _run_left),
         Command("metatrain greedy", _greedy, _schedule_left, _has_schedule),
         Command("metatrain horizon", _horizon, _schedule_left, _has_schedule),
-        Command("table", _fill, _table_left),
     )
 }

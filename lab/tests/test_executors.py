@@ -174,7 +174,7 @@ def test_a_mistaken_executor_is_named(options, message):
 @pytest.mark.usefixtures("own_folder")
 def test_commands_name_a_mistaken_executor(capsys):
     assert "--gpus belongs to --executor ray" in complaint(capsys, "reproduce", "table1", "--gpus", 1)
-    assert "--executor must be one of" in complaint(capsys, "table", "fill", "t.npz", "--executor", "x")
+    assert "--executor must be one of" in complaint(capsys, "reproduce", "table1", "--executor", "x")
     assert "belong to --objective horizon" in complaint(capsys, "metatrain", "--executor", "ray")
 
 

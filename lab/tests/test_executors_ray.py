@@ -29,9 +29,6 @@ from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.recipes import RECIPES
 from mlrsnet_lab.settings import Settings, nobody
-from mlrsnet_lab.table.columns import Sizing
-from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import Kind
 from mlrsnet_lab.watch import Watcher
 
 ray = pytest.importorskip("ray")
@@ -171,27 +168,6 @@ def test_a_generation_has_the_same_bits_with_1_2_and_4_workers_also_if_one_is_ki
             assert not killer.is_alive()
             assert crew.counts.again >= 1
     workers.limit(None)
-
-
-def test_a_table_does_not_depend_on_who_filled_it(workers, tmp_path):
-    columns = [Sizing("weighted", size, 0.1, 3.0) for size in (0.01, 0.1)]
-    kinds = [
-        Kind(
-            n,
-            "mlp",
-            "digits",
-            {"kind": "mlp", "width": 8, "depth": 1, "norm": "none", "init": "torch"},
-            "sgd",
-            5 + n,
-            16,
-            200,
-        )
-        for n in range(5)
-    ]
-    fill(tmp_path / "alone.npz", kinds, columns, root=tmp_path)
-    fill(tmp_path / "ray.npz", kinds[3:], columns, root=tmp_path, crew=Crew(workers))
-    fill(tmp_path / "ray.npz", kinds, columns, root=tmp_path, crew=Crew(workers))
-    assert (tmp_path / "ray.npz").read_bytes() == (tmp_path / "alone.npz").read_bytes()
 
 
 def test_work_is_done_though_nobody_hears_of_it_when_the_mailbox_dies(workers):

@@ -19,14 +19,12 @@ from mlrsnet_lab import records
 from mlrsnet_lab.datasets import arrays, image_folder
 from mlrsnet_lab.files import archives
 from mlrsnet_lab.spec import RunSpec
-from mlrsnet_lab.table.file import TrainingTable
 
 RUN = {"format": 1, "status": "finished", "spec": {}}
 READ_FILE = {
     "record.json": lambda path: records.read(path.parent),
     "runs.jsonl": records.unpack,
     "spec.json": RunSpec.from_file,
-    "table.npz": TrainingTable.load,
     "data.npz": lambda path: arrays.read(path, "data"),
 }
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from lab.studies.law import calibrate, fill, fit
+from lab.studies.law import calibrate, fill, fit, r_tables
 from lab.studies.law.families import Draw, Task
 
 
@@ -40,6 +40,15 @@ def test_a_training_under_the_default_and_one_under_a_decay_both_learn():
         found = fill.train(toy(), plan, law)
         assert found["error"] < 0.2 * before
     assert fill.train(toy(), plan, 1e9)["error"] == math.inf
+
+
+@pytest.mark.parametrize("table", [r_tables.NUMBERS[0], r_tables.CLASSES[0]])
+def test_a_table_of_r_becomes_numbers(table):
+    """One row in 20 has a gap, a column of words is one-hot, and the row's own name is left out."""
+    lines = [f"{i},{i % 7},{'abc'[i % 3]},{'NA' if i % 20 == 0 else i % 5},{i % 2}" for i in range(200)]
+    found = r_tables.parse(table, "\n".join([f",a,b,{table.target},c", *lines]))
+    assert found["inputs"].shape == (190, 5)
+    assert found["targets"].dtype.kind == ("i" if table.has_classes else "f")
 
 
 @pytest.mark.parametrize("best", [1 / 50, 0.9, 30.0])

@@ -12,7 +12,7 @@ import torch
 from commands import complaint, run
 
 from mlrsnet import Schedule, cli
-from mlrsnet_lab import datasets, meta_building, meta_training, universal
+from mlrsnet_lab import datasets, kinds, meta_building, meta_training, universal
 from mlrsnet_lab.commands import metatrain as command
 from mlrsnet_lab.datasets.images import ImageDataset, Pictures
 from mlrsnet_lab.distributions import LARGE_FROM, SIDE, inner_tasks, pictures
@@ -22,7 +22,6 @@ from mlrsnet_lab.meta_board import MetaTrainingBoard
 from mlrsnet_lab.meta_specs import OBJECTIVES, PRESETS, GreedySpec, HorizonSpec, make_meta_spec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table import kinds
 
 WORDS = (
     "metatrain",
@@ -297,7 +296,7 @@ def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(kinds, "PICTURES", digits)
     monkeypatch.setattr(meta_building, "FAMILIES", ("mlp", "regression"))
     short = (*SHORT, "--meta-lr", 0.5, "--data", tmp_path)
-    words = ("--objective", "horizon", "--task", "table", "--begin", "universal-lstm", *short)
+    words = ("--objective", "horizon", "--task", "kinds", "--begin", "universal-lstm", *short)
     code, out, err = run(capsys, "metatrain", *words, "--out", "r.safetensors")
     assert code == 0, (out, err)
     first, learned = Schedule.load("universal-lstm"), Schedule.load("r.safetensors")
@@ -311,13 +310,13 @@ def test_a_schedule_is_learned_on_from_another(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task_options": {"classes": [1]}}, "task_options of table must be one of horizons, families; got 'classes'"),
-        ({"held_out_options": {}}, "held_out_options of table must be left out"),
+        ({"task_options": {"classes": [1]}}, "task_options of kinds must be one of horizons, families; got 'classes'"),
+        ({"held_out_options": {}}, "held_out_options of kinds must be left out"),
     ],
 )
 def test_a_mistaken_spec_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        HorizonSpec(**{"task": "table", **changes})
+        HorizonSpec(**{"task": "kinds", **changes})
 
 
 def test_a_network_begins_where_it_is_told():

@@ -61,7 +61,7 @@ def test_the_library_knows_the_names_of_the_labs_commands():
 
 
 def test_without_the_lab_its_commands_say_what_to_install(alone):
-    for words in (["reproduce", "table1"], ["demo", "--help"], ["table", "fill"]):
+    for words in (["reproduce", "table1"], ["demo", "--help"], ["runs", "list"]):
         found = python(alone, "-m", "mlrsnet", *words)
         assert found.returncode == 1
         assert found.stderr == (

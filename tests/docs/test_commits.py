@@ -9,7 +9,7 @@ import pytest
 from experiments.results import RESULTS, ROOT
 
 PLANS = ("recipe.json",)
-"""Files that measure nothing; tables of trainings (.npz, .gz) cannot name a commit."""
+"""Files that measure nothing; tables of trainings (.gz) cannot name a commit."""
 
 SEVERAL = ("sweeps/fits.json", "walks/ends.json")
 """Files that hold several records."""
@@ -32,7 +32,6 @@ UNKNOWN = {
     "preview/cpu.json": 1,
     "probe/probe.json": 1,
     "step_overhead/cpu.json": 1,
-    "table/laws.json": 1,
 }
 """How many records of a file do not know their commit. Each says why, and since which commit it is kept. No new ones."""
 

@@ -50,7 +50,6 @@ from mlrsnet_lab.report import markdown, read_report
 from mlrsnet_lab.several import read_below
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.table.file import TrainingTable
 
 CPU = torch.device("cpu")
 LONGEST_MESSAGE = 1500
@@ -397,19 +396,6 @@ def spec_seeds() -> list[bytes]:
 # Data
 
 
-def table_bytes(kinds: bytes = b'{"number": 1}', facts: bytes = b'{"depth": 2}') -> bytes:
-    texts = [np.array([text.decode("utf-8", errors="replace")]) for text in (kinds, facts)]
-    numbers = np.ones((1, 2), np.float32), np.ones((1, 2, 10), np.float32), np.ones((1, 2, 3), np.float32)
-    named = dict(zip(("fitness", "losses", "early"), numbers, strict=True))
-    return as_npz(True, columns=np.array(["a", "b"]), kinds=texts[0], facts=texts[1], **named)
-
-
-def read_table_texts(folder: Path, content: bytes) -> None:
-    kinds, _, facts = content.partition(SPLIT)
-    (folder / "t.npz").write_bytes(table_bytes(kinds.rstrip(b"\0"), facts.rstrip(b"\0")))
-    assert len(TrainingTable.load(folder / "t.npz").numbers | {0}) >= 1
-
-
 def pictures() -> dict[str, np.ndarray]:
     images = np.arange(4 * 2 * 2, dtype=np.uint8).reshape(4, 2, 2)
     labels = np.array([0, 1, 0, 1])
@@ -510,8 +496,6 @@ READERS = {
     "pack": Reader(file_reader(records.PACK, read_pack), pack_seeds),
     "plans and studies": Reader(read_plans, plan_seeds),
     "spec": Reader(file_reader("spec.json", make_spec), spec_seeds),
-    "table": Reader(file_reader("t.npz", TrainingTable.load), lambda: [table_bytes()]),
-    "table texts": Reader(read_table_texts, lambda: [b'{"number": 1}' + SPLIT + b'{"depth": 2}']),
     "arrays": Reader(
         file_reader("d.npz", lambda path: arrays.read(path, "d")),
         lambda: [as_npz(**pictures()), as_npz(True, **pictures())],

@@ -12,8 +12,8 @@ from mlrsnet.schedule import Schedule
 from mlrsnet_lab.distributions import inner_tasks
 from mlrsnet_lab.horizon import Compute, Evolution, HorizonTrainer, Sampler, Tasks
 from mlrsnet_lab.horizon.first_net import first_net
-from mlrsnet_lab.meta_specs import NETWORKS, TABLE, UNIVERSAL, HorizonSpec
-from mlrsnet_lab.table.kinds import FAMILIES, KindSampler
+from mlrsnet_lab.kinds import FAMILIES, KindSampler
+from mlrsnet_lab.meta_specs import KINDS, NETWORKS, UNIVERSAL, HorizonSpec
 from mlrsnet_lab.universal import distribution
 
 
@@ -45,7 +45,7 @@ def _samplers(spec: HorizonSpec, root: Path | None) -> tuple[Sampler, Sampler | 
     """Tasks to learn from, and tasks to measure on where these come from elsewhere."""
     if spec.task == UNIVERSAL:
         return distribution(root)
-    if spec.task == TABLE:
+    if spec.task == KINDS:
         options = spec.task_options
         horizons = tuple(options.get("horizons", KindSampler.horizons))
         return KindSampler(horizons, options.get("families", FAMILIES), root), None

@@ -11,7 +11,7 @@ from mlrsnet_lab.horizon.fitness import FITNESS
 from mlrsnet_lab.horizon.tasks import Tasks
 from mlrsnet_lab.spec import RunSpec
 
-UNIVERSAL, TABLE = "universal", "table"
+UNIVERSAL, KINDS = "universal", "kinds"
 NETWORKS: dict[str, type[LSTMNet]] = {"LSTMNet": LSTMNet, "TrendNet": TrendNet}
 
 
@@ -56,8 +56,8 @@ class HorizonSpec(Evolution):
 
     Args:
         task: the dataset whose training pictures the small trainings use; see `distributions.py`. `universal`: many kinds of data,
-            networks and optimizers; see `universal.py`. `table`: the kinds of the table of trainings; see `table/kinds.py`.
-        task_options: options of the dataset, such as `classes`; of `table`, `horizons` and `families`.
+            networks and optimizers; see `universal.py`. `kinds`: more of them, and fine-tuning; see `kinds.py`.
+        task_options: options of the dataset, such as `classes`; of `kinds`, `horizons` and `families`.
         held_out: number of other small trainings that only measure.
         held_out_options: options of the dataset for these; the same if None.
         tasks: trainings of a generation.
@@ -89,8 +89,8 @@ class HorizonSpec(Evolution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task == TABLE:
-            _check_table_options(self.task_options, self.held_out_options)
+        if self.task == KINDS:
+            _check_options_of_kinds(self.task_options, self.held_out_options)
         elif self.task != UNIVERSAL:
             for options in (self.task_options, self.held_out_options or {}):
                 datasets.check(self.task, options)
@@ -106,11 +106,11 @@ class HorizonSpec(Evolution):
         checks.one_of("network", self.network, NETWORKS)
 
 
-def _check_table_options(options: Mapping[str, Any], held_out_options: Mapping[str, Any] | None) -> None:
+def _check_options_of_kinds(options: Mapping[str, Any], held_out_options: Mapping[str, Any] | None) -> None:
     if held_out_options is not None:
-        raise ValueError(f"held_out_options of {TABLE} must be left out, got {dict(held_out_options)}")
+        raise ValueError(f"held_out_options of {KINDS} must be left out, got {dict(held_out_options)}")
     for name in options:
-        checks.one_of(f"task_options of {TABLE}", name, ("horizons", "families"))
+        checks.one_of(f"task_options of {KINDS}", name, ("horizons", "families"))
 
 
 MetaSpec = GreedySpec | HorizonSpec

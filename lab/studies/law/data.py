@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lab.studies.rows import r_tables
+from lab.studies.law import r_tables
 from mlrsnet_lab import datasets, universal
 
 PICTURES = {

@@ -1,6 +1,5 @@
 """NaN and infinite losses in the lab: they reach no network that learns, and records count them."""
 
-import dataclasses
 import json
 import math
 
@@ -11,15 +10,11 @@ from hypothesis import strategies as st
 from runs import tiny
 from torch import nn
 
-from mlrsnet_lab import records, universal
+from mlrsnet_lab import records
 from mlrsnet_lab.horizon import Data, Evolution, HorizonTrainer, Tasks, TaskSampler
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
-from mlrsnet_lab.table import kinds
-from mlrsnet_lab.table.columns import Sizing
-from mlrsnet_lab.table.file import TrainingTable
-from mlrsnet_lab.table.fill import fill
 
 BAD = st.sampled_from([math.nan, math.inf, -math.inf])
 
@@ -103,14 +98,3 @@ def test_a_record_counts_bad_losses_and_says_that_the_run_diverged(bad, schedule
     assert kept.trace["loss"][3] is None
     assert all(map(math.isfinite, kept.trace["lr"]))
     assert is_finite(kept.epochs[0]["val_loss"])
-
-
-def test_a_training_that_diverges_is_infinite_in_the_table_and_not_a_large_number(tmp_path, monkeypatch):
-    digits = next(source for source in universal.TRAINING if source.name == "digits")
-    monkeypatch.setattr(kinds, "PICTURES", (digits,))
-    kind = dataclasses.replace(kinds.draw(0, horizons=(6, 12), families=("mlp",)), train_size=200, batch_size=16)
-    columns = [Sizing("absolute", size) for size in (1e25, 0.1)]
-    fill(tmp_path / "table.npz", [kind], columns, root=tmp_path)
-    lost, good = TrainingTable.load(tmp_path / "table.npz").fitness[0]
-    assert lost == math.inf
-    assert good < 10

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +19,6 @@ from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_specs import HorizonSpec
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table.file import PARTS, TrainingRow, TrainingTable
 from tools.damage import measure
 
 HORIZON = HorizonSpec(task_options={"classes": [0, 1]}, generations=2, tasks=1, members=2, hidden=4, held_out=1)
@@ -75,7 +73,7 @@ def comparable(folder):
 
 def test_no_damage_is_read_as_something_else_without_a_word():
     found = measure(times=25, seed=1)
-    assert [line["lab"]["other"] for line in found.values()] == [0, 0, 0, 0]
+    assert [line["lab"]["other"] for line in found.values()] == [0, 0, 0]
     assert found["checkpoint"]["alone"]["other"] > 5  # torch alone would not have noticed
 
 
@@ -148,14 +146,11 @@ def test_a_kill_while_the_checkpoint_before_is_kept_leaves_nothing_for_ever(tmp_
     assert [torch.load(file)["spec"] for file in (previous(path), path)] == [1, 2]
 
 
-def test_a_sealed_file_is_read_by_torch_and_by_numpy_and_one_without_a_seal_by_the_lab(stopped, copied, tmp_path):
+def test_a_sealed_file_is_read_by_torch_and_one_without_a_seal_by_the_lab(stopped, copied):
     folder = copied(stopped)
     state = torch.load(folder / records.CHECKPOINT, weights_only=True)
     torch.save(state, folder / records.CHECKPOINT)  # as earlier versions wrote it
     assert checkpoint.read(folder)["training"]["step"] == state["training"]["step"]
-    TrainingTable(["each|1|0|0"]).save(tmp_path / "table.npz")
-    with np.load(tmp_path / "table.npz") as kept:
-        assert kept["columns"].tolist() == ["each|1|0|0"]
 
 
 # Records
@@ -238,36 +233,6 @@ def test_a_damaged_schedule_of_a_run_is_named_and_its_copy_is_used(damage, whole
     damage(copy_of(folder / records.SCHEDULE))
     with pytest.raises(ValueError, match=r"schedule.safetensors .*: copy it again from its source"):
         Schedule.load(folder / records.SCHEDULE)
-
-
-# Tables
-
-
-def filled(rows):
-    table = TrainingTable(["absolute|0.1|0|0|1"])
-    for number in range(rows):
-        arrays = (np.full(shape, number, np.float32) for shape in ((1,), (1, 10)))
-        table.add(TrainingRow({"number": number}, {"depth": 2}, *arrays))
-    return table
-
-
-@DAMAGES
-def test_a_damaged_table_is_named_and_the_one_before_it_is_used(damage, tmp_path):
-    path = tmp_path / "table.npz"
-    filled(2).save(path)
-    filled(3).save(path)
-    damage(path)
-    with pytest.warns(
-        UserWarning, match=r"table.npz \(.*\) is damaged; going on from the one before, .*table.previous.npz"
-    ):
-        found = TrainingTable.load(path)
-    assert found.numbers == {0, 1}
-    filled(3).save(path)
-    assert TrainingTable.load(previous(path)).numbers == {0, 1}  # the damaged one did not take its place
-    for name in PARTS:
-        np.testing.assert_array_equal(
-            np.array(getattr(TrainingTable.load(path), name)), np.array(getattr(filled(3), name))
-        )
 
 
 # Whole trainings

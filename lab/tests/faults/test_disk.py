@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from commands import complaint, everything_below
 from runs import assert_same, tiny
-from test_damage import HORIZON, filled
+from test_damage import HORIZON
 
 from mlrsnet import Schedule
 from mlrsnet.files.writing import write_atomically
@@ -17,9 +17,6 @@ from mlrsnet_lab import records
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.meta_training import learn
 from mlrsnet_lab.settings import Settings
-from mlrsnet_lab.table.file import TrainingTable
-from mlrsnet_lab.table.fill import fill
-from mlrsnet_lab.table.kinds import draw
 from mlrsnet_lab.watch import Watcher
 
 resource = pytest.importorskip("resource", reason="Windows limits no files")
@@ -88,14 +85,6 @@ def test_learning_on_a_full_disk_stops_and_goes_on_to_the_same_schedule(tmp_path
     assert parts.fingerprint() == whole.fingerprint()
 
 
-def test_a_table_on_a_full_disk_stays_as_it_was(tmp_path):
-    filled(2).save(tmp_path / "table.npz")
-    before = everything_below(tmp_path)
-    with room_for(500), pytest.raises(OSError, match=FULL.format("table.npz")):
-        filled(9).save(tmp_path / "table.npz")
-    assert everything_below(tmp_path) == before
-
-
 CLOSED = "cannot be written; what was there is unchanged: make its folder writable, or choose another"
 
 
@@ -105,7 +94,6 @@ CLOSED = "cannot be written; what was there is unchanged: make its folder writab
         ("train", "--model", "mlp", "--epochs", 1, "--out", "file/run"),
         ("metatrain", "--epochs", 1, "--out", "file/learned.safetensors"),
         ("metatrain", "--objective", "horizon", "--generations", 1, "--out", "file/learned.safetensors"),
-        ("table", "fill", "file/table.npz"),
     ],
 )
 @pytest.mark.usefixtures("own_folder")
@@ -114,7 +102,6 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(words, capsys, t
     for function in (
         "mlrsnet_lab.stepper.Stepper.step",
         "mlrsnet_lab.horizon.HorizonTrainer.step",
-        "mlrsnet_lab.table.fill.train_row",
     ):
         monkeypatch.setattr(function, lambda *arguments: pytest.fail("it trains"))
     err = complaint(capsys, *words, *(("--device", "cpu")), code=1)
@@ -129,9 +116,7 @@ def test_a_read_only_folder_is_told_and_left_alone(tmp_path):
         pytest.skip("root may write everywhere; tools.faults makes a read-only disk")
     for write in (
         lambda: run(tiny(), tmp_path, Settings(device="cpu")),
-        lambda: fill(tmp_path / "table.npz", [draw(0)], ()),
         lambda: Schedule(LSTMNet(2)).save(tmp_path / "a.safetensors"),
-        lambda: TrainingTable([]).save(tmp_path / "table.npz"),
     ):
         with pytest.raises(PermissionError, match=CLOSED):
             write()

@@ -19,15 +19,12 @@ from trainings import (
 )
 
 from mlrsnet import LearnedLR
-from mlrsnet.default import Default
-from mlrsnet.ranges import optimizer_scale
 from mlrsnet.sensors import ENTRIES
 from mlrsnet_lab.horizon import Compute, Data, Task
 from mlrsnet_lab.horizon.fitness import find_fitness
 from mlrsnet_lab.horizon.policies import Defaults
 from mlrsnet_lab.horizon.pool import Pool
 from mlrsnet_lab.horizon.stacked_models import Rows
-from mlrsnet_lab.table.columns import Sizes, Sizing
 
 STEPS = 40
 CPU = torch.device("cpu")
@@ -103,36 +100,6 @@ def test_clipped_gradients_and_other_horizons_are_followed_too():
     assert_same(results(population, [shorter]), [alone(shorter, "sgd")] * len(PEAKS), rtol=1e-6)
 
 
-COLUMNS = (Sizing("weighted", 0.1), Sizing("weighted", 0.4, 0.5, 3.0), Sizing("absolute", 0.2))
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "sgdm", "adamw"])
-def test_a_column_of_the_table_has_its_own_size(optimizer):
-    """A share of the weights' length is the default without its law; an LR is the default's course times the LR."""
-    task = make_tasks(make_data(), uneven, optimizer=optimizer, total_steps=STEPS)[0]
-    _, together = train_together([task], Sizes(COLUMNS, CPU))
-    fixed = {"horizon_power": 0.0, "size_power": 0.0, "depth_power": 0.0}
-    laws = [Default(size=column.size, fall=column.fall, rise=column.rise, **fixed) for column in COLUMNS[:2]]
-    shares = {name: values[:2] for name, values in together.items()}
-    assert_same(shares, [alone(task, optimizer, law) for law in laws], rtol=1e-6)
-    peak, line = COLUMNS[2].size * optimizer_scale(task.optimizer.group), torch.linspace(0, 1, STEPS + 1).double()[:-1]
-    expected = peak * (line / 0.05).clamp(0.01, 1.0) * (1 - line)
-    torch.testing.assert_close(together["lrs"][2], expected, rtol=1e-6, atol=0)
-
-
-def test_a_column_that_waits_begins_with_that_share_of_its_steps():
-    columns = (Sizing("weighted", 0.1), Sizing("weighted", 0.1, wait=0.2), Sizing("absolute", 0.1, wait=0.5))
-    task = make_tasks(make_data(), linear)[0]
-    lrs = train_together([task], Sizes(columns, CPU))[1]["lrs"][:, 0]
-    assert lrs[1] == pytest.approx(0.2 * float(lrs[0]))
-    assert lrs[2] == pytest.approx(0.5 * 0.1 * 0.01)
-
-
-def test_other_structures_of_kept_tables_are_not_trained():
-    with pytest.raises(ValueError, match="structure must be one of absolute, weighted; got 'each'"):
-        Sizes([Sizing("each", 0.1)], CPU)
-
-
 def test_vectors_and_padding_belong_to_no_matrix():
     rows = Rows(uneven(make_data()), 2)
     assert [tuple(shape) for shape in rows.shapes] == [(30, 6), (4, 30), (5, 4)]
@@ -141,15 +108,20 @@ def test_vectors_and_padding_belong_to_no_matrix():
 
 
 def test_a_training_that_diverges_does_not_disturb_its_neighbours():
-    task = make_tasks(make_data(), linear, total_steps=STEPS)[0]
+    """The second sees inputs that are no numbers."""
+    data = make_data()
+    data.inputs[30:] = torch.nan
+    task = Task(data, linear, STEPS, BATCH, train=torch.arange(20), val=torch.arange(20, 30))
+    lost = replace(task, train=torch.arange(30, 60))
 
-    def trained(columns):
-        pool = Pool(lambda trainings: Sizes(columns, CPU), Compute(precision="fp64"))
-        return next(iter(pool.train([task], [torch.empty(len(columns), 0)], find_fitness("loss")))).trained
+    def losses(tasks):
+        pool = Pool(lambda trainings: Defaults(trainings, CPU), Compute(precision="fp64"))
+        (group,) = pool.train(tasks, [torch.empty(1, 0)] * len(tasks), find_fitness("loss"))
+        return group.trained.losses
 
-    found, beside = trained(COLUMNS[:1]), trained([COLUMNS[0], Sizing("absolute", 1e9)])
-    torch.testing.assert_close(found.losses[0], beside.losses[0], rtol=1e-12, atol=0)
-    assert not torch.isfinite(beside.fitness[1]) or beside.fitness[1] > 10 * beside.fitness[0]
+    alone, beside = losses([task]), losses([task, lost])
+    torch.testing.assert_close(beside[0], alone[0], rtol=1e-12, atol=0)
+    assert not torch.isfinite(beside[1]).all()
 
 
 def test_the_default_reads_numbers_to_predict():

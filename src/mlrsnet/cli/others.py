@@ -12,7 +12,7 @@ from typing import NoReturn
 from mlrsnet.cli.parser import Command, Parser
 
 GROUP = "mlrsnet.commands"
-OF_THE_LAB = ("demo", "reproduce", "train", "metatrain", "runs", "report", "table")
+OF_THE_LAB = ("demo", "reproduce", "train", "metatrain", "runs", "report")
 """Commands that readers of the documents may try before the lab is installed."""
 
 TO_INSTALL = "pip install mlrsnet-lab, or from a clone pip install ./lab"

@@ -33,10 +33,5 @@ COMMANDS = (
         "make a page of tables and pictures from runs",
         "It trains nothing.",
     ),
-    Command(
-        "table",
-        "mlrsnet_lab.commands.table",
-        "small trainings under a grid of step sizes, and laws fitted to them",
-    ),
 )
 """The entry point `lab` of the group `mlrsnet.commands`."""

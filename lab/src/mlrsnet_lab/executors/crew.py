@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from mlrsnet_lab.devices import resolve
-from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, News, Place, Raised, Returned, Work
+from mlrsnet_lab.executors.work import Answer, Begun, Died, Message, News, Raised, Returned, Work
 from mlrsnet_lab.signals import PoliteStop
 
 RETRIES = 3
@@ -212,10 +211,3 @@ class Crew:
         counts = self.counts
         self.counts = Counts(len(self.running), counts.done + done, counts.again + again)
         self.on_change(self.counts)
-
-
-def here(take: Callable[[], Work | None], device: str) -> Iterator[Done]:
-    """The same as `Crew.run` in this process: errors and Ctrl-C go through as they are, and nothing is heard of what work tells."""
-    place = Place(str(resolve(device)), lambda event: None)
-    while (work := take()) is not None:
-        yield Done(work, work.function(place, *work.arguments))

@@ -1,6 +1,6 @@
-"""A digest inside a zip file, as its comment: for checkpoints of torch and tables of numpy, which do not notice a flipped bit.
+"""A digest inside a zip file, as its comment: for checkpoints of torch, which do not notice a flipped bit.
 
-`torch.load`, `np.load` and every zip program read a sealed file as before. Files from before seals have none.
+`torch.load` and every zip program read a sealed file as before. Files from before seals have none.
 """
 
 import hashlib

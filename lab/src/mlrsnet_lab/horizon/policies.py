@@ -215,13 +215,12 @@ class Defaults(ByLaw):
 
     Args:
         members, device: see `ByLaw`.
-        law: another default. Its numbers may be tensors (members,).
     """
 
     law: Default
 
-    def __init__(self, members: int, device: torch.device, law: Default | None = None) -> None:
-        super().__init__(law or Default(), members, device)
+    def __init__(self, members: int, device: torch.device) -> None:
+        super().__init__(Default(), members, device)
 
     def follow(self, rows: Rows, update: Update) -> None:
         """See `Policy`."""
@@ -233,14 +232,11 @@ class Defaults(ByLaw):
         super().begin(total_steps, facts)
         self.steps.begin()
 
-    def seen(self, losses: Tensor, gradients: Tensor) -> Seen:
-        """What the law is told."""
-        self.steps.before(gradients)
-        return Seen(losses.to(self.scale), self.steps.x, self.steps.now, self.steps.guess, self.scale)
-
     def lrs(self, losses: Tensor, gradients: Tensor) -> Tensor:
         """See `Policy`."""
-        lrs, after = self.law.advance(self.state, self.seen(losses, gradients), self.plan, DEVICE)
+        self.steps.before(gradients)
+        seen = Seen(losses.to(self.scale), self.steps.x, self.steps.now, self.steps.guess, self.scale)
+        lrs, after = self.law.advance(self.state, seen, self.plan, DEVICE)
         self._keep(after)
         return lrs
 

@@ -1,4 +1,4 @@
-"""The wide distribution of small trainings that the table is made of.
+"""A wide distribution of small trainings, to learn schedules from.
 
 Each kind is drawn from its number: a family of networks, a dataset, an optimizer, a horizon and everything else that decides a
 training. The families are those that users train: fully connected networks with and without normalisation, deep ones without,
@@ -8,7 +8,7 @@ regression, and fine-tuning on the same and on shifted data. Only the training p
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,9 @@ VAL_SIZE = 1024
 
 @dataclass(frozen=True)
 class Kind:
-    """Everything that decides a training, in plain JSON types.
+    """Everything that decides a training.
 
     Args:
-        number: of the draw.
         family: one of `FAMILIES`.
         source: the dataset's name; see `universal.TRAINING`.
         network: its kind and options.
@@ -50,7 +49,6 @@ class Kind:
         seed: of weights, split and order.
     """
 
-    number: int
     family: str
     source: str
     network: dict[str, Any]
@@ -66,10 +64,6 @@ class Kind:
     start: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON types."""
-        return asdict(self)
-
     def data(self, root: Path | None = None) -> Data:
         """The dataset; for regression the lower half of a picture is predicted from the upper one."""
         data = load({source.name: source for source in VALIDATION}[self.source], root)
@@ -80,7 +74,7 @@ class Kind:
         data, model = self.data(root), network_of(self.network)
         if self.start:
             data, model = fine_tuned(self, model, data)
-        order = torch.randperm(len(data.inputs), generator=generator("table split", self.seed))
+        order = torch.randperm(len(data.inputs), generator=generator("kind split", self.seed))
         held_out = min(VAL_SIZE, len(order) // 4)
         train = order[held_out : held_out + self.train_size]
         return Task(
@@ -105,7 +99,7 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
     >>> draw(3).family, draw(3) == draw(3)
     ('residual', True)
     """
-    random = generator("table", number)
+    random = generator("kind", number)
     family = families[number % len(families)]
     source = pick(TEXTS if family in ("lstm", "transformer") else PICTURES, random).name
     optimizer = pick(OPTIMIZERS, random)
@@ -114,7 +108,6 @@ def draw(number: int, *, horizons: tuple[int, int] = (50, 3000), families: Seque
     )
     classes = family not in ("lstm", "transformer", "regression")
     return Kind(
-        number,
         family,
         source,
         _network(family, random),
@@ -138,7 +131,7 @@ def _start(random: torch.Generator) -> dict[str, Any]:
     return {"steps": steps, "share": share, "shift": pick(SHIFTS, random)}
 
 
-def draw_mlp(
+def _mlp(
     random: torch.Generator, depths: tuple[int, ...], norms: tuple[str, ...], inits: tuple[str, ...] = ("torch",)
 ) -> dict[str, Any]:
     """A fully connected network."""
@@ -158,9 +151,9 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
         return {"kind": "residual", "width": pick((4, 8, 16), random), "depth": pick((1, 2, 4), random), "skip": skip}
 
     if family == "mlp":
-        return draw_mlp(random, (1, 2, 3), ("none", "batch", "layer"), ("torch", "torch", "he"))
+        return _mlp(random, (1, 2, 3), ("none", "batch", "layer"), ("torch", "torch", "he"))
     if family == "deep":
-        return draw_mlp(random, (5, 8, 12), ("none", "none", "batch", "layer"), ("torch", "he", "he"))
+        return _mlp(random, (5, 8, 12), ("none", "none", "batch", "layer"), ("torch", "he", "he"))
     if family == "cnn":
         return pick((small_cnn, patches), random)()
     if family == "residual":
@@ -178,10 +171,8 @@ def _network(family: str, random: torch.Generator) -> dict[str, Any]:
             "init": init,
         }
     if family == "regression":
-        return draw_mlp(random, (1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
-    return pick(
-        (lambda: draw_mlp(random, (1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random
-    )()
+        return _mlp(random, (1, 2, 4), ("none", "none", "layer"), ("torch", "he"))
+    return pick((lambda: _mlp(random, (1, 2, 3), ("none", "batch", "layer")), small_cnn, patches, residual), random)()
 
 
 @lru_cache(maxsize=8)
@@ -274,13 +265,9 @@ def _pre_trained(kind: Kind, model: ModelFactory, data: Data, inputs: Tensor, ta
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-FIRST = 1_000_000
-"""Numbers of kinds begin here: the rows of a table have smaller ones, so that it can judge what was learned."""
-
-
 @dataclass(frozen=True)
 class KindSampler:
-    """Draws kinds of the table, each with its own data, network, optimizer and horizon.
+    """Draws kinds, each with its own data, network, optimizer and horizon.
 
     Args:
         horizons: smallest and largest number of steps.
@@ -297,8 +284,8 @@ class KindSampler:
 
     def numbers(self, seed: int, count: int) -> list[int]:
         """The kinds of a seed."""
-        drawn = torch.randint(2**31, (count,), generator=generator("kinds", seed))
-        return [FIRST + number for number in drawn.tolist()]
+        drawn: list[int] = torch.randint(2**31, (count,), generator=generator("kinds", seed)).tolist()
+        return drawn
 
     def sample(self, seed: int, count: int) -> list[Task]:
         """See `horizon.Sampler`."""

@@ -254,8 +254,8 @@ def deep_training(scale, seed, steps=300):
 
 
 def test_a_network_that_a_high_lr_left_at_chance_level_is_told_before_two_thirds_of_300_steps():
-    """At a hundred times the steps of the law. What becomes of it depends on the CPU: it may also be lost, or explode."""
-    found = [deep_training(100.0, seed) for seed in range(6)]
+    """At fifty times the steps of the law. What becomes of it depends on the CPU: it may also be lost, or explode."""
+    found = [deep_training(50.0, seed) for seed in range(6)]
     assert sum("scale=" in told and step < 200 for told, step in found) >= 3
 
 

@@ -22,7 +22,8 @@ WITHOUT_SIZE = (("steps",), ("batch",), ("steps", "batch"))
 def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more: Any) -> dict[str, Any]:
     """A source's cells, the powers that it wants, and what each rule costs there."""
     forms = list(facts)
-    known = [rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)]
+    fixed = (fits.LAW, fits.BEFORE, fits.SMALL_SIZE, fits.USUAL)
+    known = [rule for rule in fixed if all(math.isfinite(rule.at(cell)) for cell in cells)]
     rules: list[fits.Rule] = [*known]
     if len(fits.families(cells)) > 1:
         rules += [fits.ONE_SIZE, *([fits.LAW_TIMES] if fits.LAW in known else [])]
@@ -37,7 +38,7 @@ def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more:
 
 def told(cell: Cell) -> dict[str, Any]:
     """What a record keeps of a cell. ends: the smallest and largest r that were tried."""
-    facts = {fact: getattr(cell, fact) for fact in ("name", "group", "steps", "size", "batch", "best", "law")}
+    facts = {fact: getattr(cell, fact) for fact in ("name", "group", "steps", "size", "batch", "best", "law", "before")}
     return {**facts, "ends": [cell.curve[0][0], cell.curve[-1][0]]}
 
 

@@ -43,7 +43,7 @@ def of_law_before(steps: float, size: float, depth: int = 1, is_trained: bool = 
     """
     near = kept(Facts(parameters=round(size), is_trained=is_trained))
     deep = max(1.0, depth / USUAL_DEPTH) ** -1.2
-    return 0.13 * float((steps / USUAL_STEPS) ** -0.1 * (size / USUAL_SIZE) ** -0.19) * deep * near
+    return float(0.13 * (steps / USUAL_STEPS) ** -0.1 * (size / USUAL_SIZE) ** -0.19 * deep * near)
 
 
 def at_equilibrium(lr: float, decay: float) -> float:
@@ -127,3 +127,15 @@ def cosine(warmup: float, end: float) -> NDArray[np.float64]:
     u = (np.arange(TIMES) + 0.5) / TIMES
     fall = end + (1 - end) * 0.5 * (1 + np.cos(np.pi * np.clip((u - warmup) / max(1e-9, 1 - warmup), 0, 1)))
     return np.where(u < warmup, u / max(warmup, 1e-9), fall)
+
+
+def plateau(warmup: float, fall: float, is_root: bool = False) -> NDArray[np.float64]:
+    """The `shape` of a straight warm-up, a plateau, and a fall to 0 over the last share: 1 - x, or 1 - sqrt(x).
+
+    >>> shape = plateau(0.1, 0.5)
+    >>> round(float(shape[100]), 2), round(float(shape[300]), 2), round(float(plateau(0.1, 0.5, True)[300]), 2)
+    (1.0, 0.5, 0.29)
+    """
+    u = (np.arange(TIMES) + 0.5) / TIMES
+    x = np.clip((u - 1 + fall) / max(fall, 1e-9), 0, 1)
+    return np.where(u < warmup, u / max(warmup, 1e-9), 1 - (np.sqrt(x) if is_root else x))

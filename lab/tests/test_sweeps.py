@@ -2,11 +2,12 @@
 
 import gzip
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, resnet, steplaw, steps
+from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, opda, resnet, schaipp, steplaw, steps
 from lab.studies.sweeps.cells import cell
 from lab.studies.sweeps.deberta import Tuned
 from mlrsnet.default import Default, Size
@@ -205,3 +206,35 @@ def test_rules_are_judged_by_the_failures_at_their_lrs(tuned):
     assert new["lost"] == pytest.approx(0.55)
     assert found["the law"]["fails"] == 0.0
     assert found["usual LR"]["fails"] == found["usual LR"]["lost"] == 0.0
+
+
+def test_a_sealed_sweep_is_followed_under_its_own_schedules(tmp_path):
+    facts = dict.fromkeys(schaipp.SAME, "x") | {"params": 124e6, "steps": 50_000, "warmup_steps": 300, "batch_size": 50}
+    facts |= {"acc_steps": 4, "world_size": 1, "last_step": 50_000}
+    falls = {"schedule": "wsd", "decay_type": "linear", "cooldown_fraction": 0.2, "cos_final_lr": ""}
+    kinds = (
+        falls,
+        {**falls, "cooldown_fraction": 0},
+        {"schedule": "cos", "cos_final_lr": 1e-7, "cooldown_fraction": ""},
+    )
+    rows = [
+        {**facts, **kind, "lr": lr, "final_val_loss": 3 + math.log(lr / 0.001) ** 2}
+        for kind in kinds
+        for lr in (0.0005, 0.001, 0.002)
+    ]
+    write(tmp_path, "schaipp_llm_schedules", [{key: row.get(key, "") for key in rows[0]} for row in rows])
+    wsd, cosine = schaipp.cells(tmp_path)
+    assert (wsd.batch, len(wsd.curve), len(schaipp.cells(tmp_path, falls=False))) == (200, 3, 1)
+    assert wsd.best / cosine.best == pytest.approx(0.9 / 0.5, rel=0.35)  # a plateau goes further at the same peak
+    assert schaipp.cells(tmp_path, schaipp.equilibrium)[0].best == pytest.approx(math.sqrt(2 * 0.001 * 0.1), rel=1e-3)
+
+
+def test_random_settings_tell_by_which_scale_of_the_law_they_were_best():
+    random, network = np.random.default_rng(0), opda.NETWORKS["convnext"]
+    runs = []
+    for _ in range(400):
+        one = opda.Training(network, 3e5, 256.0, 10 ** random.uniform(-2, 1), 10 ** random.uniform(-6, -3), 0.0, False)
+        runs.append(replace(one, error=0.3 + 0.1 * math.log(one.r / one.law / 2) ** 2))
+    found = opda.judged(runs)["rules"]
+    assert found["the law"]["best scale"][0] == pytest.approx(2, rel=0.2)
+    assert found["the law"]["cost"][0] == pytest.approx(0.1 * math.log(2) ** 2, rel=0.4)

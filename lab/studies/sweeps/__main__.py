@@ -8,7 +8,21 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from lab.studies.sweeps import adamh, clip, deberta, failures, fits, joint, lora, marin, resnet, steplaw, steps
+from lab.studies.sweeps import (
+    adamh,
+    clip,
+    deberta,
+    failures,
+    fits,
+    joint,
+    lora,
+    marin,
+    opda,
+    resnet,
+    schaipp,
+    steplaw,
+    steps,
+)
 from lab.studies.sweeps.cells import Cell
 from lab.studies.sweeps.records import write
 
@@ -127,6 +141,17 @@ def together_by_mapping(folder: Path) -> dict[str, Any]:
     return found
 
 
+def schedules(folder: Path) -> dict[str, Any]:
+    """The sealed judge of language models."""
+    kinds = {"followed": schaipp.cells(folder), "equilibrium": schaipp.cells(folder, schaipp.equilibrium)}
+    return {**{name: with_curves(cells) for name, cells in kinds.items()}, "no fall": _no_fall(folder)}
+
+
+def _no_fall(folder: Path) -> dict[str, Any]:
+    cells = schaipp.cells(folder, falls=False)
+    return with_curves(cells) if cells else {}
+
+
 RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "steplaw": step_law,
     "marin": eleven,
@@ -136,6 +161,8 @@ RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "clip": lambda folder: {**with_curves(clip.cells(folder)), "kept": clip.kept(folder)},
     "lora": adapters,
     "joint": together_by_mapping,
+    "schaipp": schedules,
+    "opda": opda.found,
 }
 
 

@@ -50,9 +50,9 @@ def cells(folder: Path) -> list[Cell]:
 
 
 def kept(folder: Path) -> dict[str, float]:
-    """What the default, which keeps a trained network near where it is, gives: its LR, its errors above the best, and those without.
+    """The LR of the default, which keeps a trained network near where it is, and its errors above the best.
 
-    The same of the law before.
+    "as new": those where it did not; and the same of the law before.
     """
     (only,) = cells(folder)
     new = steps.of_law(only.steps, WEIGHTS, BATCH)

@@ -143,13 +143,13 @@ def together_by_mapping(folder: Path) -> dict[str, Any]:
 
 def schedules(folder: Path) -> dict[str, Any]:
     """The sealed judge of language models."""
-    kinds = {"followed": schaipp.cells(folder), "equilibrium": schaipp.cells(folder, schaipp.equilibrium)}
-    return {**{name: with_curves(cells) for name, cells in kinds.items()}, "no fall": _no_fall(folder)}
-
-
-def _no_fall(folder: Path) -> dict[str, Any]:
-    cells = schaipp.cells(folder, falls=False)
-    return with_curves(cells) if cells else {}
+    kinds = {
+        "followed": schaipp.cells(folder),
+        "followed, joined": schaipp.cells(folder, joined=True),
+        "equilibrium": schaipp.cells(folder, schaipp.equilibrium),
+        "no fall": schaipp.cells(folder, falls=False),
+    }
+    return {name: with_curves(cells) for name, cells in kinds.items()}
 
 
 RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {

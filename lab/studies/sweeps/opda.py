@@ -32,6 +32,9 @@ Rules: the law, the law before, a relative size of 0.087, and the usual LR of SG
 0.9 and batches of 256). The usual LR says nothing of the decay. The verdict: the law stands for a network if the mean cost at z
 = 1 is below the law before's and that of 0.087, and best / law is between 1/2 and 2. The curves of single epochs are not
 needed, and stay unopened.
+
+**After it was opened**: `best tenth` says which multiples of the law the tenth with the lowest errors had, in the middle and between
+which 80 % of them are.
 """
 
 import math
@@ -157,7 +160,13 @@ def judged(runs: Sequence[Training]) -> dict[str, Any]:
     }
     law = scales["the law"]
     curve = [[float(z), _median(law, errors, z)] for z in SCALES]
-    return {"trainings": len(runs), "rules": rules, "law by scale": [one for one in curve if math.isfinite(one[1])]}
+    tenth = law[np.argsort(errors)[: len(errors) // 10]]
+    return {
+        "trainings": len(runs),
+        "rules": rules,
+        "law by scale": [one for one in curve if math.isfinite(one[1])],
+        "best tenth": np.percentile(tenth, [50, 10, 90]).tolist(),
+    }
 
 
 def costs(scales: dict[str, Any], errors: Any) -> dict[str, tuple[float, float, float]]:

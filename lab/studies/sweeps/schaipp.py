@@ -26,6 +26,9 @@ since its trainings share plateaus. The loss is the last validation loss, in nat
 
 Rules: the law, the law before, a relative size of 0.087, and Kaplan's LR (see `steplaw`). The verdict is by `followed`: the law
 stands if its mean regret is below the law before's and the usual LR's, and the mean of best / law is between 1/2 and 2.
+
+**After it was opened**: `decay_type` says nothing under a cosine, but stands there, and splits one sweep in two. One half has a
+training that diverged beside one of half the law's size, and nothing between. `joined` takes both halves as one.
 """
 
 import math
@@ -80,11 +83,15 @@ def equilibrium(row: Row, lr: float) -> float:
     return steps.at_equilibrium(lr, DECAY)
 
 
-def cells(folder: Path, relative: Mapping = followed, falls: bool = True) -> list[Cell]:
-    """Those whose LR falls at the end, or the others."""
+def cells(folder: Path, relative: Mapping = followed, falls: bool = True, joined: bool = False) -> list[Cell]:
+    """Those whose LR falls at the end, or the others. joined: whether `decay_type` counts under a plateau only."""
     rows = [row for row in table(folder, "schaipp_llm_schedules") if _is_known(row) and _falls(row) == falls]
-    found = grouped(rows, lambda row: tuple(row.get(key, "") for key in SAME))
+    found = grouped([_without_type(row) for row in rows] if joined else rows, lambda row: tuple(map(row.get, SAME)))
     return [_cell(some, relative) for some in found.values() if len({row["lr"] for row in some}) >= FEWEST]
+
+
+def _without_type(row: Row) -> Row:
+    return {**row, "decay_type": ""} if row["schedule"] == "cos" else row
 
 
 def _is_known(row: Row) -> bool:

@@ -7,64 +7,75 @@ from typing import Any
 from experiments import markdown, results
 from lab.studies.sweeps.records import read
 
-SOURCES = (
+FOLLOWED = (
+    ("Step Law, dense", "steplaw", "dense, followed"),
+    ("Step Law, experts", "steplaw", "experts, followed"),
+    ("Marin, Adam's kind", "marin", "Adam's kind, followed"),
+    ("sealed: 124 million", "schaipp", "followed"),
+)
+"""What tables call a source whose weights decay, its record, and its place there: lengths followed."""
+
+EQUILIBRIUM = (
     ("Step Law, dense", "steplaw", "dense"),
-    ("the same, followed", "steplaw", "dense, followed"),
     ("Step Law, experts", "steplaw", "experts"),
-    ("the same, followed", "steplaw", "experts, followed"),
-    ("Marin, eleven optimizers", "marin", "all"),
     ("Marin, Adam's kind", "marin", "Adam's kind"),
-    ("the same, followed", "marin", "Adam's kind, followed"),
+    ("Marin, eleven optimizers", "marin", "all"),
+    ("sealed: 124 million", "schaipp", "equilibrium"),
+)
+"""The same, at equilibrium."""
+
+OTHERS = (
     ("Marin, AdamH", "adamh", ""),
     ("adapters, Gemma-3-1B", "lora", "Gemma"),
     ("DeBERTa, fine-tuned", "deberta", "cells"),
     ("CLIP, fine-tuned", "clip", ""),
     ("ResNet-18, ImageNet32", "resnet", ""),
 )
-"""What tables call it, its record, and its place there."""
+"""Where there is one reading only."""
 
-LAW, ONE, TIMES, USUAL = "the law", "one relative size", "the law times a constant", "usual LR"
+LAW, BEFORE, SMALL, USUAL = "the law", "the law before", "that of small trainings", "usual LR"
 FORMS = ("steps size", "steps", "steps size batch", "steps batch")
+NAMES = {SMALL: "0.087 for all"}
 
 
-def sources() -> list[tuple[str, Any]]:
+def sources(*some: tuple[str, str, str]) -> list[tuple[str, Any]]:
     """Their names and records."""
-    return [(name, read(file)[place] if place else read(file)) for name, file, place in SOURCES]
+    return [(name, read(file)[place] if place else read(file)) for name, file, place in some]
 
 
 def rules() -> list[str]:
     """The mean regret of each rule in each source."""
-    heads = [
-        "",
-        "curves",
-        "the law",
-        "it times a constant",
-        "one relative size",
-        "usual LR",
-        "free powers",
-        "with the batch",
-    ]
-    return markdown.table(heads, [_costs(*one) for one in sources()])
+    heads = ["", "curves", "best / law", LAW, BEFORE, "0.087 for all", USUAL, "fitted elsewhere"]
+    parts = (("", FOLLOWED), ("", OTHERS), ("at equilibrium: ", EQUILIBRIUM))
+    return markdown.table(
+        heads, [_costs(kind + name, record) for kind, some in parts for name, record in sources(*some)]
+    )
 
 
 def _costs(name: str, record: Any) -> list[str]:
     found = {one["rule"]: one for one in record["rules"]}
-    free, batch = _free(found, False), _free(found, True)
-    cells = str(len(record["cells"]))
-    return [name, cells, *(_cost(found.get(rule)) for rule in (LAW, TIMES, ONE, USUAL)), _cost(free), _cost(batch)]
+    costs = [_cost(found.get(rule)) for rule in (LAW, BEFORE, SMALL, USUAL)]
+    return [name, str(len(record["cells"])), _ratio(found.get(LAW)), *costs, _cost(_free(found), False)]
 
 
-def _free(found: dict[str, Any], with_batch: bool) -> Any:
-    """The rule with the most facts, with the batch or without."""
-    some = [found[form] for form in FORMS if form in found and ("batch" in form) == with_batch]
+def _ratio(found: Any) -> str:
+    """best / law."""
+    if found is None:
+        return ""
+    return f"{1 / found['times best']:.2f}" + (f" ± {found['left']:.2f}" if found["left"] else "")
+
+
+def _free(found: dict[str, Any]) -> Any:
+    """The rule with the most facts that was fitted to other families, with the batch where there is one."""
+    some = [found[form] for form in ("steps size batch", "steps batch", "steps size", "steps") if form in found]
     return some[0] if some else None
 
 
-def _cost(found: Any) -> str:
+def _cost(found: Any, with_ends: bool = True) -> str:
     if found is None:
         return ""
     outside = "*" * (2 * found["outside"] > found["cells"])
-    ends = f" ({_small(found['low'])} to {_small(found['high'])})" if found["low"] < found["high"] else ""
+    ends = f" ({_small(found['low'])} to {_small(found['high'])})" if found["low"] < found["high"] and with_ends else ""
     return f"{_small(found['regret'])}{outside}{ends}"
 
 
@@ -72,10 +83,45 @@ def _small(value: float) -> str:
     return f"{1000 * value:.1f}" if value < 0.1 else f"{1000 * value:.0f}"
 
 
+def joined() -> list[str]:
+    """The sealed sweep of language models, if a label under cosines is not read."""
+    found = {one["rule"]: one for one in read("schaipp")["followed, joined"]["rules"]}
+    return [
+        f"With that sweep whole, the law costs {_small(found[LAW]['regret'])}, the law before "
+        f"{_small(found[BEFORE]['regret'])}, and the usual LR {_small(found[USUAL]['regret'])}."
+    ]
+
+
+def opda() -> list[str]:
+    """What each rule costs on ImageNet under SGD: errors above the lowest, the best scale, and the share that becomes NaN."""
+    record = read("opda")
+    lines = [
+        [network, NAMES.get(rule, rule), *_sealed(one), f"{100 * one['nan']:.0f}"]
+        for network, name in (("AlexNet", "alexnet"), ("ConvNeXt-Tiny", "convnext"))
+        for rule, one in record[name]["settled"]["rules"].items()
+    ]
+    return markdown.table(["", "", "points above the lowest", "best / rule", "NaN, %"], lines)
+
+
+def _sealed(one: dict[str, Any]) -> list[str]:
+    (cost, *ends), (scale, low, high) = ([100 * value for value in one["cost"]], one["best scale"])
+    return [f"{cost:.0f} ({ends[0]:.0f} to {ends[1]:.0f})", f"{scale:.2g} ({low:.2g} to {high:.2g})"]
+
+
+def opda_best() -> list[str]:
+    """Which multiples of the law the best tenth had."""
+    found = [read("opda")[name]["settled"]["best tenth"] for name in ("alexnet", "convnext")]
+    (a, *_), (b, *_) = found
+    told = ", ".join(f"{low:.1f} to {high:.1f}" for _, low, high in found)
+    return [f"The best tenth of the settled trainings had {a:.1f} and {b:.1f} times the law (80 %: {told})."]
+
+
 def powers() -> list[str]:
     """The powers that each source wants, with and without the batch."""
-    heads = ["", "curves", "best / law", "steps", "size", "left", "with the batch: steps", "size", "batch", "left"]
-    return markdown.table(heads, [_powers(*one) for one in sources() if one[1]["powers"]])
+    heads = ["", "curves", "steps", "size", "left", "with the batch: steps", "size", "batch", "left"]
+    parts = (("", FOLLOWED), ("", OTHERS), ("at equilibrium: ", EQUILIBRIUM[:2]))
+    found = [(kind + name, record) for kind, some in parts for name, record in sources(*some)]
+    return markdown.table(heads, [_powers(*one) for one in found if one[1]["powers"]])
 
 
 def _powers(name: str, record: Any) -> list[str]:
@@ -85,12 +131,9 @@ def _powers(name: str, record: Any) -> list[str]:
         for has in (False, True)
     )
     cells = [one for one in record["cells"] if one["best"] is not None]
-    known = [one for one in cells if one["law"] is not None]
-    ratio = f"{geometric_mean(one['best'] / one['law'] for one in known):.3g}" if known else ""
     return [
         name,
         str(len(cells)),
-        ratio,
         *_told(without, ("steps", "size")),
         *_told(with_batch, ("steps", "size", "batch")),
     ]
@@ -108,36 +151,24 @@ def _power(found: list[float] | None) -> str:
 
 def joint() -> list[str]:
     """Forms with powers that all sources share: what is left of the regret of one constant a source."""
-    heads = [
-        "powers",
-        "of",
-        *(f"{name}" for name in ("Step Law", "Marin", "AdamH", "adapters", "mean", "mean at equilibrium")),
-    ]
-    record = read("joint")
-    plain = {(one["facts"], one["powers of"]): one["mean"] for one in record["equilibrium"]["forms"]}
-    lines = [
-        _form(one, plain) for one in record["followed"]["forms"] if one["facts"] not in ("", "steps", "size", "batch")
-    ]
-    return markdown.table(heads, lines)
-
-
-def _form(one: dict[str, Any], plain: dict[tuple[str, str], float]) -> list[str]:
-    shares = [f"{one['shares'][name]:.2f}" for name in ("Step Law", "Marin", "AdamH", "Adapters")]
+    mean = {(one["facts"], one["powers of"]): one["mean"] for one in read("joint")["followed"]["forms"]}
+    even = {(one["facts"], one["powers of"]): one["mean"] for one in read("joint")["equilibrium"]["forms"]}
+    law, before, others = (LAW, "no source"), (BEFORE, "no source"), ("steps size batch", "the other sources")
     return [
-        one["facts"],
-        one["powers of"],
-        *shares,
-        f"{one['mean']:.2f}",
-        f"{plain[one['facts'], one['powers of']]:.2f}",
+        f"With a free constant for each source, the law's powers leave {mean[law]:.2f} of the regret of one size, those of the law "
+        f"before {mean[before]:.2f}, and powers that were fitted to the other sources {mean[others]:.2f}; at equilibrium "
+        f"{even[law]:.2f}, {even[before]:.2f} and {even[others]:.2f}."
     ]
 
 
 def constants() -> list[str]:
-    """The constant of each group under each form."""
-    found = read("joint")["followed"]["constants"]
-    forms = [key for key in found[0] if key not in ("group", "cells")]
-    lines = [[one["group"], *(f"{one[form][0]:.2f}" for form in forms)] for one in found]
-    return markdown.table(["constant", *forms], [["small trainings", *("0.13" for _ in forms)], *lines])
+    """The constant that each source wants under the law's own powers, where the law has 0.13."""
+    found = [one for one in read("joint")["followed"]["constants"] if one["is source"]]
+    lines = [
+        [one["group"], *(f"{0.13 * ratio:.2f} (off by {left:.2f})" for ratio, left in (one[LAW], one[BEFORE]))]
+        for one in found
+    ]
+    return markdown.table(["constant", LAW, BEFORE], [["small trainings", "0.13", "0.13"], *lines])
 
 
 def tuned() -> list[str]:
@@ -147,10 +178,9 @@ def tuned() -> list[str]:
     whole = {key: max(one[key] for one in found) / min(one[key] for one in found) for key in ("lr", "r")}
     law = geometric_mean(one["r"] / one["law"] for one in found)
     return [
-        f"The {len(found)} best settings, one for each optimizer, size and number of tokens, have LRs within a factor of "
-        f"{whole['lr']:.0f} and r within {whole['r']:.1f}. Between optimizers, at the same size and data, the logarithm of the LR "
-        f"deviates by {spread['lr']:.2f}, half of that is {spread['lr'] / 2:.2f} (r is a square root), and that of r by "
-        f"{spread['r']:.2f}. They are {law:.1f} times the law."
+        f"The {len(found)} best settings of Marin have LRs within a factor of {whole['lr']:.0f} and r, at equilibrium, within "
+        f"{whole['r']:.1f}. Between optimizers, at the same size and data, the logarithm of the LR deviates by "
+        f"{spread['lr']:.2f}, and that of r by {spread['r']:.2f}. They are {law:.1f} times the law."
     ]
 
 
@@ -158,8 +188,8 @@ def reference() -> list[str]:
     """AdamH on a dense network, whose size is known."""
     found = read("adamh")["dense"]
     return [
-        f"On a dense network of {found['size'] / 1e6:.0f} million weights and {found['steps']:,.0f} steps its tuned r is "
-        f"{found['r']:.3f}, {found['r'] / found['law']:.1f} times the law."
+        f"AdamH's LR *is* a relative step: on a dense network of {found['size'] / 1e6:.0f} million weights its tuned r is "
+        f"{found['r']:.3f}, {found['r'] / found['law']:.2f} times the law and {found['r'] / found['before']:.1f} times the law before."
     ]
 
 
@@ -174,31 +204,31 @@ def experts() -> list[str]:
 
 
 def logged() -> list[str]:
-    """The best LRs and relative sizes of the ResNet-18."""
-    found = read("resnet")
-    lrs, sizes = found["best lrs"].values(), [one["best"] for one in found["cells"]]
-    return [
-        f"Best LRs of SGD with momentum and AdamW: {min(lrs):g} to {max(lrs):g}. Best r: {min(sizes):.4f} to {max(sizes):.4f}. "
-        f"The law: {found['cells'][0]['law']:.4f}."
-    ]
+    """The best relative sizes of the ResNet-18."""
+    cells = read("resnet")["cells"]
+    told = "; ".join(f"{one['name']}: {one['best']:.4f}, the law {one['law']:.3f}" for one in cells)
+    return [f"Best r of the ResNet-18, whose lengths were logged: {told}."]
 
 
 def starts() -> list[str]:
     """The power of the steps by the length that followed weights begin with."""
     found = read("steplaw")["starts"]
-    told = ", ".join(f"{_power(one['powers']['steps'])} from {start}" for start, one in found.items())
-    return [f"- **The followed length** begins at 0.02. Step Law's power of the steps, with the batch: {told}."]
+    told = ", ".join(f"{one['powers']['steps'][0]:.2f} from {start}" for start, one in found.items())
+    costs = ", ".join(f"{_small(one['law']['regret'])} ({_ratio(one['law'])})" for one in found.values())
+    return [
+        f"- **The followed length** begins at 0.02. Step Law's power of the steps, with the batch: {told}. Costs of the law there "
+        f"(best / law): {costs}."
+    ]
 
 
 def others() -> list[str]:
     """AdamW's best LRs on adapters of five models."""
     found = read("lora")["others"]
-    ratios = {key: geometric_mean(one["r"] / one[key] for one in found) for key in ("law", "law with depth")}
+    ratios = {key: geometric_mean(one["r"] / one[key] for one in found) for key in ("law", "before")}
     off = stdev(math.log(one["r"] / one["law"]) for one in found)
     return [
-        f"AdamW's {len(found)} best LRs on adapters of other models are {ratios['law']:.2f} times the law with depth 1, and "
-        f"{ratios['law with depth']:.0f} times what it would be with all adapters as depth. The logarithm of the first ratio "
-        f"deviates by {off:.2f}."
+        f"AdamW's {len(found)} best LRs on adapters of five other models are {ratios['law']:.2f} times the law "
+        f"({ratios['before']:.2f} times the law before). The logarithm of the first ratio deviates by {off:.2f}."
     ]
 
 
@@ -229,8 +259,8 @@ def kept() -> list[str]:
     """What the default gives a network that was not looked at when its share was chosen."""
     found = read("clip")["kept"]
     return [
-        f"CLIP gets an LR of {found['lr']:.2g}, {100 * found['regret']:.1f} points of errors above the best that was tried; at "
-        f"the law's, it has {100 * found['law']:.1f}."
+        f"CLIP gets an LR of {found['lr']:.1e}, {100 * found['regret']:.1f} points above the best that was tried (the law before: "
+        f"{found['before, lr']:.1e}, {100 * found['before']:.1f}). As if it were new, it would lose {100 * found['as new']:.1f}."
     ]
 
 
@@ -254,17 +284,55 @@ def _bound(name: str, model: dict[str, Any]) -> str:
     lr, matters = model["bounds"]["lr"], model["what matters"]
     return (
         f"- {name}: failures stay below 1 % up to an LR of {lr[0]:.1e} ({lr[1]:.1e} to {lr[2]:.1e}). They depend on "
-        f"LR x steps^p x batch^q x exp(w x share of warm-up) with p = {_power(matters['steps'])}, "
-        f"q = {_power(matters['batch'])} and w = {_power(matters['warm-up'])}."
+        f"LR x steps^{matters['steps'][0]:.2f} x batch^{matters['batch'][0]:.2f}, and grow with shorter warm-ups."
     )
 
 
 def table_rules() -> list[str]:
-    """Laws on the table of small trainings, each judged on families that it was not fitted to."""
+    """Laws on the table of small trainings; forms are judged on families that they were not fitted to."""
     found = results.data("law/fits.json")
-    known = {"the law of today": found["today"], **found["forms"], "the best size of each training": found["best size"]}
+    known = {
+        "the law before": found["before"],
+        **found["forms"],
+        "the default's law": found["law"],
+        "not told the batch": found["law, untold"],
+        "the best size of each training": found["best size"],
+        "best size and fall": found["best size and fall of 0.1 or 0.5"],
+    }
     lines = [[name, *_gaps(one)] for name, one in known.items()]
-    return markdown.table(["", "above the best decay, %", "worst tenth", "than today's law"], lines)
+    return markdown.table(["", "above the best decay, %", "worst tenth", "than the law before"], lines)
+
+
+def table_later() -> list[str]:
+    """Laws on rows that were drawn after one of them was chosen."""
+    found = results.data("law/fits.json")["later rows"]
+    if not found:
+        return results.NOTHING
+    lines = [[_law(name), *_gaps(one)] for name, one in found.items() if name != "rows"]
+    return markdown.table(
+        [f"{found['rows']} trainings", "above the best decay, %", "worst tenth", "than the law before"], lines
+    )
+
+
+def table_larger() -> list[str]:
+    """Laws on larger networks: the mean gap, and each network's own."""
+    found = results.data("law/fits.json")["larger"]
+    laws = list(found["mean"])
+    rows = [
+        [_told_row(one), f"{one['best / law']:.2f}", *(f"{100 * one[name]:.1f}" for name in laws)]
+        for one in found["rows"]
+    ]
+    mean = ["mean", "", *(f"{100 * found['mean'][name]:.1f}" for name in laws)]
+    return markdown.table(["above the best decay, %", "best / law", *map(_law, laws)], [*rows, mean])
+
+
+def _law(name: str) -> str:
+    return {"before": "the law before", "law": "the default's law", "best size": "the best size"}.get(name, name)
+
+
+def _told_row(one: dict[str, Any]) -> str:
+    million = one["parameters"] / 1e6
+    return f"{one['family']}, {one['optimizer']}, {million:.1f} million, batch {one['batch']}, {one['steps']:,} steps"
 
 
 def _gaps(one: dict[str, Any]) -> list[str]:

@@ -75,11 +75,12 @@ def step_law(folder: Path) -> dict[str, Any]:
     }
     both = {column: [*dense, *steplaw.mixtures(folder, size=column)] for column in ("params", "params_active")}
     shared = {column: together(cells) for column, cells in both.items()}
-    starts = {
-        str(start): fits.exponents(steplaw.dense(folder, partial(steplaw.followed, start=start)), fits.FACTS)
-        for start in STARTS
-    }
+    starts = {str(start): _from(steplaw.dense(folder, partial(steplaw.followed, start=start))) for start in STARTS}
     return {**kinds, "one constant": shared, "starts": starts}
+
+
+def _from(cells: Sequence[Cell]) -> dict[str, Any]:
+    return {**fits.exponents(cells, fits.FACTS), "law": fits.judged(fits.LAW, cells)}
 
 
 def together(cells: Sequence[Cell]) -> dict[str, Any]:

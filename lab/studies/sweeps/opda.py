@@ -33,8 +33,8 @@ Rules: the law, the law before, a relative size of 0.087, and the usual LR of SG
 = 1 is below the law before's and that of 0.087, and best / law is between 1/2 and 2. The curves of single epochs are not
 needed, and stay unopened.
 
-**After it was opened**: `best tenth` says which multiples of the law the tenth with the lowest errors had, in the middle and between
-which 80 % of them are.
+**After it was opened**: `best tenth` says which multiples of the law the tenth with the lowest errors had, in the middle and
+between which 80 % of them are.
 """
 
 import math

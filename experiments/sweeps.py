@@ -7,55 +7,56 @@ from typing import Any
 from experiments import markdown, results
 from lab.studies.sweeps.records import read
 
-FOLLOWED = (
-    ("Step Law, dense", "steplaw", "dense, followed"),
-    ("Step Law, experts", "steplaw", "experts, followed"),
-    ("Marin, Adam's kind", "marin", "Adam's kind, followed"),
-    ("sealed: 124 million", "schaipp", "followed"),
+SOURCES = (
+    ("Step Law, dense", "steplaw", "dense, followed", "dense"),
+    ("Step Law, experts", "steplaw", "experts, followed", "experts"),
+    ("Marin, Adam's kind", "marin", "Adam's kind, followed", "Adam's kind"),
+    ("Marin, eleven optimizers", "marin", "", "all"),
+    ("sealed: 124 million", "schaipp", "followed", "equilibrium"),
+    ("Marin, AdamH", "adamh", "*", ""),
+    ("adapters, Gemma-3-1B", "lora", "Gemma", ""),
+    ("DeBERTa, fine-tuned", "deberta", "cells", ""),
+    ("CLIP, fine-tuned", "clip", "*", ""),
+    ("ResNet-18, ImageNet32", "resnet", "*", ""),
 )
-"""What tables call a source whose weights decay, its record, and its place there: lengths followed."""
-
-EQUILIBRIUM = (
-    ("Step Law, dense", "steplaw", "dense"),
-    ("Step Law, experts", "steplaw", "experts"),
-    ("Marin, Adam's kind", "marin", "Adam's kind"),
-    ("Marin, eleven optimizers", "marin", "all"),
-    ("sealed: 124 million", "schaipp", "equilibrium"),
-)
-"""The same, at equilibrium."""
-
-OTHERS = (
-    ("Marin, AdamH", "adamh", ""),
-    ("adapters, Gemma-3-1B", "lora", "Gemma"),
-    ("DeBERTa, fine-tuned", "deberta", "cells"),
-    ("CLIP, fine-tuned", "clip", ""),
-    ("ResNet-18, ImageNet32", "resnet", ""),
-)
-"""Where there is one reading only."""
+"""What tables call a source, its record, and its places there: followed, or the only reading, and at equilibrium. *: the whole."""
 
 LAW, BEFORE, SMALL, USUAL = "the law", "the law before", "that of small trainings", "usual LR"
 FORMS = ("steps size", "steps", "steps size batch", "steps batch")
-NAMES = {SMALL: "0.087 for all"}
+SHORT = {SMALL: "0.087 for all"}
 
 
-def sources(*some: tuple[str, str, str]) -> list[tuple[str, Any]]:
-    """Their names and records."""
-    return [(name, read(file)[place] if place else read(file)) for name, file, place in some]
+def _read(file: str, place: str) -> Any:
+    return None if not place else read(file) if place == "*" else read(file)[place]
 
 
 def rules() -> list[str]:
     """The mean regret of each rule in each source."""
-    heads = ["", "curves", "best / law", LAW, BEFORE, "0.087 for all", USUAL, "fitted elsewhere"]
-    parts = (("", FOLLOWED), ("", OTHERS), ("at equilibrium: ", EQUILIBRIUM))
-    return markdown.table(
-        heads, [_costs(kind + name, record) for kind, some in parts for name, record in sources(*some)]
-    )
+    heads = [
+        "",
+        "curves",
+        "best / law",
+        LAW,
+        "before",
+        "0.087",
+        USUAL,
+        "fitted",
+        f"equilibrium: {LAW}",
+        "before",
+    ]
+    return markdown.table(heads, [_costs(name, _read(file, one), _read(file, two)) for name, file, one, two in SOURCES])
 
 
-def _costs(name: str, record: Any) -> list[str]:
-    found = {one["rule"]: one for one in record["rules"]}
-    costs = [_cost(found.get(rule)) for rule in (LAW, BEFORE, SMALL, USUAL)]
-    return [name, str(len(record["cells"])), _ratio(found.get(LAW)), *costs, _cost(_free(found), False)]
+def _costs(name: str, record: Any, even: Any) -> list[str]:
+    found, other = _by_name(record), _by_name(even)
+    costs = [_cost(found.get(LAW), True), *(_cost(found.get(rule)) for rule in (BEFORE, SMALL, USUAL))]
+    cells = str(len((record or even)["cells"]))
+    more = [_cost(other.get(LAW)), _cost(other.get(BEFORE))]
+    return [name, cells, _ratio(found.get(LAW)), *costs, _cost(_free(found)), *more]
+
+
+def _by_name(record: Any) -> dict[str, Any]:
+    return {one["rule"]: one for one in record["rules"]} if record else {}
 
 
 def _ratio(found: Any) -> str:
@@ -71,7 +72,7 @@ def _free(found: dict[str, Any]) -> Any:
     return some[0] if some else None
 
 
-def _cost(found: Any, with_ends: bool = True) -> str:
+def _cost(found: Any, with_ends: bool = False) -> str:
     if found is None:
         return ""
     outside = "*" * (2 * found["outside"] > found["cells"])
@@ -85,7 +86,7 @@ def _small(value: float) -> str:
 
 def joined() -> list[str]:
     """The sealed sweep of language models, if a label under cosines is not read."""
-    found = {one["rule"]: one for one in read("schaipp")["followed, joined"]["rules"]}
+    found = _by_name(read("schaipp")["followed, joined"])
     return [
         f"With that sweep whole, the law costs {_small(found[LAW]['regret'])}, the law before "
         f"{_small(found[BEFORE]['regret'])}, and the usual LR {_small(found[USUAL]['regret'])}."
@@ -93,19 +94,17 @@ def joined() -> list[str]:
 
 
 def opda() -> list[str]:
-    """What each rule costs on ImageNet under SGD: errors above the lowest, the best scale, and the share that becomes NaN."""
-    record = read("opda")
-    lines = [
-        [network, NAMES.get(rule, rule), *_sealed(one), f"{100 * one['nan']:.0f}"]
-        for network, name in (("AlexNet", "alexnet"), ("ConvNeXt-Tiny", "convnext"))
-        for rule, one in record[name]["settled"]["rules"].items()
-    ]
-    return markdown.table(["", "", "points above the lowest", "best / rule", "NaN, %"], lines)
+    """What each rule costs on ImageNet under SGD, and by which factor its sizes were off."""
+    networks = (("AlexNet", "alexnet"), ("ConvNeXt-Tiny", "convnext"))
+    found = [read("opda")[name]["settled"]["rules"] for _, name in networks]
+    heads = ["", *(f"{name}: {what}" for name, _ in networks for what in ("points", "best / rule"))]
+    lines = [[SHORT.get(rule, rule), *(text for one in found for text in _sealed(one[rule]))] for rule in found[0]]
+    return markdown.table(heads, lines)
 
 
 def _sealed(one: dict[str, Any]) -> list[str]:
-    (cost, *ends), (scale, low, high) = ([100 * value for value in one["cost"]], one["best scale"])
-    return [f"{cost:.0f} ({ends[0]:.0f} to {ends[1]:.0f})", f"{scale:.2g} ({low:.2g} to {high:.2g})"]
+    scale, low, high = one["best scale"]
+    return [f"{100 * one['cost'][0]:.0f}", f"{scale:.2g} ({low:.2g} to {high:.2g})"]
 
 
 def opda_best() -> list[str]:
@@ -118,25 +117,18 @@ def opda_best() -> list[str]:
 
 def powers() -> list[str]:
     """The powers that each source wants, with and without the batch."""
-    heads = ["", "curves", "steps", "size", "left", "with the batch: steps", "size", "batch", "left"]
-    parts = (("", FOLLOWED), ("", OTHERS), ("at equilibrium: ", EQUILIBRIUM[:2]))
-    found = [(kind + name, record) for kind, some in parts for name, record in sources(*some)]
-    return markdown.table(heads, [_powers(*one) for one in found if one[1]["powers"]])
+    heads = ["", "steps", "size", "with the batch: steps", "size", "batch", "left"]
+    found = [(name, _read(file, one)) for name, file, one, _ in SOURCES]
+    found += [(f"{name}, equilibrium", _read(file, even)) for name, file, _, even in SOURCES[:1]]
+    return markdown.table(heads, [_powers(*one) for one in found if one[1] and one[1]["powers"]])
 
 
 def _powers(name: str, record: Any) -> list[str]:
     found = record["powers"]
-    without, with_batch = (
-        next((found[form] for form in FORMS if form in found and has == ("batch" in form)), None)
-        for has in (False, True)
-    )
-    cells = [one for one in record["cells"] if one["best"] is not None]
-    return [
-        name,
-        str(len(cells)),
-        *_told(without, ("steps", "size")),
-        *_told(with_batch, ("steps", "size", "batch")),
-    ]
+    without = next(found[form] for form in FORMS if form in found and "batch" not in form)
+    with_batch = next((found[form] for form in FORMS if form in found and "batch" in form), None)
+    plain = [f"{without['powers'][fact][0]:.2f}" if fact in without["powers"] else "" for fact in ("steps", "size")]
+    return [name, *plain, *_told(with_batch, ("steps", "size", "batch"))]
 
 
 def _told(found: Any, facts: tuple[str, ...]) -> list[str]:
@@ -149,38 +141,27 @@ def _power(found: list[float] | None) -> str:
     return "" if found is None else f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"
 
 
-def joint() -> list[str]:
-    """Forms with powers that all sources share: what is left of the regret of one constant a source."""
-    mean = {(one["facts"], one["powers of"]): one["mean"] for one in read("joint")["followed"]["forms"]}
-    even = {(one["facts"], one["powers of"]): one["mean"] for one in read("joint")["equilibrium"]["forms"]}
-    law, before, others = (LAW, "no source"), (BEFORE, "no source"), ("steps size batch", "the other sources")
-    return [
-        f"With a free constant for each source, the law's powers leave {mean[law]:.2f} of the regret of one size, those of the law "
-        f"before {mean[before]:.2f}, and powers that were fitted to the other sources {mean[others]:.2f}; at equilibrium "
-        f"{even[law]:.2f}, {even[before]:.2f} and {even[others]:.2f}."
-    ]
-
-
 def constants() -> list[str]:
     """The constant that each source wants under the law's own powers, where the law has 0.13."""
     found = [one for one in read("joint")["followed"]["constants"] if one["is source"]]
-    lines = [
-        [one["group"], *(f"{0.13 * ratio:.2f} (off by {left:.2f})" for ratio, left in (one[LAW], one[BEFORE]))]
-        for one in found
+    told = ", ".join(f"{one['group']} {_constant(one[LAW])} ({_constant(one[BEFORE])})" for one in found)
+    return [
+        f"With the law's own powers, the constant, 0.13 for small trainings, would be (those of the law before): {told}."
     ]
-    return markdown.table(["constant", LAW, BEFORE], [["small trainings", "0.13", "0.13"], *lines])
+
+
+def _constant(found: list[float]) -> str:
+    return f"{0.13 * found[0]:.2f}"
 
 
 def tuned() -> list[str]:
     """How far tuned LRs and relative sizes of eleven optimizers lie apart."""
     found = read("marin")["tuned"]
-    spread = {key: _between(found, key) for key in ("lr", "r")}
     whole = {key: max(one[key] for one in found) / min(one[key] for one in found) for key in ("lr", "r")}
     law = geometric_mean(one["r"] / one["law"] for one in found)
     return [
-        f"The {len(found)} best settings of Marin have LRs within a factor of {whole['lr']:.0f} and r, at equilibrium, within "
-        f"{whole['r']:.1f}. Between optimizers, at the same size and data, the logarithm of the LR deviates by "
-        f"{spread['lr']:.2f}, and that of r by {spread['r']:.2f}. They are {law:.1f} times the law."
+        f"The {len(found)} best settings of Marin's optimizers have LRs within a factor of {whole['lr']:.0f}, but r, at "
+        f"equilibrium, within {whole['r']:.1f}: {law:.1f} times the law."
     ]
 
 
@@ -189,36 +170,16 @@ def reference() -> list[str]:
     found = read("adamh")["dense"]
     return [
         f"AdamH's LR *is* a relative step: on a dense network of {found['size'] / 1e6:.0f} million weights its tuned r is "
-        f"{found['r']:.3f}, {found['r'] / found['law']:.2f} times the law and {found['r'] / found['before']:.1f} times the law before."
+        f"{found['r']:.3f}, {found['r'] / found['law']:.2f} times the law (the law before: "
+        f"{found['r'] / found['before']:.1f} times)."
     ]
-
-
-def experts() -> list[str]:
-    """What the size of a mixture of experts is."""
-    found = read("steplaw")["one constant"]
-    whole, in_use = (found[key]["left"] for key in ("params", "params_active"))
-    return [
-        f"With one constant for dense networks and mixtures, all three powers leave a deviation of {whole:.2f} in log r; with the "
-        f"weights in use instead of all, {in_use:.2f}."
-    ]
-
-
-def logged() -> list[str]:
-    """The best relative sizes of the ResNet-18."""
-    cells = read("resnet")["cells"]
-    told = "; ".join(f"{one['name']}: {one['best']:.4f}, the law {one['law']:.3f}" for one in cells)
-    return [f"Best r of the ResNet-18, whose lengths were logged: {told}."]
 
 
 def starts() -> list[str]:
-    """The power of the steps by the length that followed weights begin with."""
+    """What the law costs by the length that followed weights begin with."""
     found = read("steplaw")["starts"]
-    told = ", ".join(f"{one['powers']['steps'][0]:.2f} from {start}" for start, one in found.items())
-    costs = ", ".join(f"{_small(one['law']['regret'])} ({_ratio(one['law'])})" for one in found.values())
-    return [
-        f"- **The followed length** begins at 0.02. Step Law's power of the steps, with the batch: {told}. Costs of the law there "
-        f"(best / law): {costs}."
-    ]
+    told = ", ".join(f"{_small(one['law']['regret'])} from {start}" for start, one in found.items())
+    return [f"- **The followed length** begins at 0.02, as is assumed. The law's cost on Step Law, dense: {told}."]
 
 
 def others() -> list[str]:
@@ -232,27 +193,15 @@ def others() -> list[str]:
     ]
 
 
-def _between(found: list[dict[str, Any]], key: str) -> float:
-    """The deviation of the logarithm among trainings of one family."""
-    families = {one["family"] for one in found}
-    squares = [
-        (stdev(logs) ** 2, len(logs) - 1)
-        for logs in (_logs(found, family, key) for family in families)
-        if len(logs) > 1
-    ]
-    return math.sqrt(sum(square * free for square, free in squares) / sum(free for _, free in squares))
-
-
-def _logs(found: list[dict[str, Any]], family: str, key: str) -> list[float]:
-    return [math.log(one[key]) for one in found if one["family"] == family]
+RULES = (LAW, BEFORE, USUAL, "the law, as if new")
 
 
 def tuning() -> list[str]:
     """What rules for the LR of a fine-tuning cost, and how often they fail."""
     models = read("deberta")["models"]
-    heads = ["", *(f"{name}: {what}" for name in models for what in ("LR", "fail", "accuracy lost"))]
-    rows = zip(*(model["rules"] for model in models.values()), strict=True)
-    return markdown.table(heads, [[row[0]["rule"], *(text for one in row for text in _rule(one))] for row in rows])
+    heads = ["", *(f"{name.removeprefix('deberta-')}: {what}" for name in models for what in ("LR", "fail", "lost"))]
+    found = [{one["rule"]: one for one in model["rules"]} for model in models.values()]
+    return markdown.table(heads, [[rule, *(text for one in found for text in _rule(one[rule]))] for rule in RULES])
 
 
 def kept() -> list[str]:
@@ -265,27 +214,18 @@ def kept() -> list[str]:
 
 
 def _rule(one: dict[str, Any]) -> list[str]:
-    return [f"{one['lr']:.2g}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f} points"]
+    return [f"{one['lr']:.1e}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f}"]
 
 
 def bounds() -> list[str]:
-    """Where failures begin, what they depend on, and what the best accuracy depends on."""
+    """Where failures begin, and what the best accuracy depends on."""
     record = read("deberta")
-    lines = [_bound(name, model) for name, model in record["models"].items()]
-    best, left = record["best distances"], record["cells"]["powers"]["steps"]["powers"]["steps"]
+    lrs = " and ".join(f"{one['bounds']['lr'][0]:.1e} ({name})" for name, one in record["models"].items())
+    left = record["cells"]["powers"]["steps"]["powers"]["steps"]
     return [
-        *lines,
-        f"- The best LR goes as steps^p with p = {_power(left)}; a fixed distance would be -0.5. Its distance is "
-        f"{geometric_mean(best):.3f} of the length of the weights.",
+        f"Failures stay below 1 % up to LRs of {lrs}. The best LR goes as steps^p with p = {_power(left)}: a fixed distance, "
+        f"{geometric_mean(record['best distances']):.3f} of the length of the weights, would be -0.5."
     ]
-
-
-def _bound(name: str, model: dict[str, Any]) -> str:
-    lr, matters = model["bounds"]["lr"], model["what matters"]
-    return (
-        f"- {name}: failures stay below 1 % up to an LR of {lr[0]:.1e} ({lr[1]:.1e} to {lr[2]:.1e}). They depend on "
-        f"LR x steps^{matters['steps'][0]:.2f} x batch^{matters['batch'][0]:.2f}, and grow with shorter warm-ups."
-    )
 
 
 def table_rules() -> list[str]:
@@ -304,35 +244,19 @@ def table_rules() -> list[str]:
 
 
 def table_later() -> list[str]:
-    """Laws on rows that were drawn after one of them was chosen."""
-    found = results.data("law/fits.json")["later rows"]
+    """Laws on rows that were drawn after one of them was chosen, and on larger networks."""
+    found, larger = (results.data("law/fits.json")[key] for key in ("later rows", "larger"))
     if not found:
         return results.NOTHING
-    lines = [[_law(name), *_gaps(one)] for name, one in found.items() if name != "rows"]
-    return markdown.table(
-        [f"{found['rows']} trainings", "above the best decay, %", "worst tenth", "than the law before"], lines
-    )
-
-
-def table_larger() -> list[str]:
-    """Laws on larger networks: the mean gap, and each network's own."""
-    found = results.data("law/fits.json")["larger"]
-    laws = list(found["mean"])
-    rows = [
-        [_told_row(one), f"{one['best / law']:.2f}", *(f"{100 * one[name]:.1f}" for name in laws)]
-        for one in found["rows"]
-    ]
-    mean = ["mean", "", *(f"{100 * found['mean'][name]:.1f}" for name in laws)]
-    return markdown.table(["above the best decay, %", "best / law", *map(_law, laws)], [*rows, mean])
+    heads = ["", f"{found['rows']} later, %", "worst tenth", "than the law before", f"{len(larger['rows'])} larger, %"]
+    names = [name for name in found if name != "rows"]
+    lines = [[_law(name), *_gaps(found[name]), f"{100 * larger['mean'][name]:.1f}"] for name in names]
+    lines[names.index("before")][3] = ""
+    return markdown.table(heads, lines)
 
 
 def _law(name: str) -> str:
-    return {"before": "the law before", "law": "the default's law", "best size": "the best size"}.get(name, name)
-
-
-def _told_row(one: dict[str, Any]) -> str:
-    million = one["parameters"] / 1e6
-    return f"{one['family']}, {one['optimizer']}, {million:.1f} million, batch {one['batch']}, {one['steps']:,} steps"
+    return {"before": "the law before", "law": "the default's law"}.get(name, name)
 
 
 def _gaps(one: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from lab.studies.sweeps.records import read
 
-OURS, BEST, FAINT = "tab:red", "tab:blue", "0.6"
+OURS, BEST = "tab:red", "tab:blue"
 
 
 def step_law(path: Path) -> None:
@@ -42,32 +42,6 @@ def step_law(path: Path) -> None:
     _save(figure, path)
 
 
-def marin(path: Path) -> None:
-    """The tuned LRs of eleven optimizers, and what they are as relative steps; AdamH's by steps."""
-    tuned = read("marin")["tuned"]
-    figure, (left, middle, right) = _new(1, 3, (11, 3.8))
-    names = sorted({one["optimizer"] for one in tuned})
-    for axes, key, label in ((left, "lr", "tuned LR"), (middle, "r", "the same as r")):
-        for place, name in enumerate(names):
-            values = [one[key] for one in tuned if one["optimizer"] == name]
-            axes.plot(values, [place] * len(values), "|", color=BEST, markersize=9)
-        axes.set_yticks(range(len(names)), names if axes is left else [])
-        _logs(axes, label, "", y=False)
-        axes.set_xlim((3e-4, 3e-2) if axes is left else (5e-3, 0.5))
-    laws = [one["law"] for one in tuned]
-    middle.axvspan(min(laws), max(laws), color=OURS, alpha=0.15, linewidth=0)
-    middle.text((min(laws) * max(laws)) ** 0.5, len(names) - 0.4, "the law", color=OURS, ha="center", fontsize=8)
-    for group, some in sorted(
-        _by_group(_inside(read("adamh")["cells"])).items(), key=lambda one: one[1][0]["name"].zfill(30)
-    ):
-        right.plot(
-            [one["steps"] for one in some], [one["best"] for one in some], ".-", label=group.removeprefix("AdamH, ")
-        )
-    _logs(right, "steps", "best r of AdamH")
-    right.legend(fontsize=8, frameon=False)
-    _save(figure, path)
-
-
 def deberta(path: Path) -> None:
     """The share of fine-tunings that fail, and the median accuracy, by LR."""
     record = read("deberta")["models"]
@@ -89,28 +63,6 @@ def deberta(path: Path) -> None:
     top.set_ylabel("fail (%)")
     bottom.set(ylabel="median accuracy (%)", ylim=(84, 91), xlabel="LR")
     top.legend(fontsize=8, frameon=False, loc="upper left")
-    _save(figure, path)
-
-
-def resnet(path: Path) -> None:
-    """Errors of a ResNet-18 by the relative step that was logged."""
-    record = read("resnet")
-    figure, axes = _new(1, 1, (6, 3.6))
-    for cell, style in zip(record["cells"], ("o-", "o--", "s-", "s--"), strict=True):
-        curve = np.array(cell["curve"])
-        axes.plot(
-            curve[:, 0],
-            100 * curve[:, 1],
-            style,
-            color=BEST if "adamw" in cell["name"] else "tab:orange",
-            label=cell["name"],
-        )
-    for cell in record["cells"][::2]:
-        axes.axvline(cell["law"], color=OURS, linestyle="--")
-        axes.text(cell["law"] * 1.05, 46, f"the law, {cell['name'].split(',')[0]}", color=OURS, fontsize=8, rotation=90)
-    _logs(axes, "r, from lengths that were logged", "error at the end (%)", y=False)
-    axes.set(xlim=(1e-4, 0.3), ylim=(45, 102))
-    axes.legend(fontsize=8, frameon=False)
     _save(figure, path)
 
 
@@ -139,33 +91,10 @@ def adapters(path: Path) -> None:
     _save(figure, path)
 
 
-def together(path: Path) -> None:
-    """What each source wants as multiples of the law before, and of the law."""
-    constants = [one for one in read("joint")["followed"]["constants"] if not one["is source"]]
-    figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
-    for axes, key, title in (
-        (left, "the law before", "the law before"),
-        (right, "the law", "the law"),
-    ):
-        for place, one in enumerate(constants):
-            middle, spread = one[key]
-            axes.plot([middle * np.exp(-spread), middle * np.exp(spread)], [place] * 2, color=FAINT, linewidth=2)
-            axes.plot(middle, place, "o", color=BEST)
-        axes.axvline(1, color=OURS, linestyle="--", linewidth=1)
-        axes.set_title(title, fontsize=9)
-        axes.set_yticks(range(len(constants)), [f"{one['group']} ({one['cells']})" for one in constants])
-        _logs(axes, "best / law", "", y=False)
-        axes.set_xlim(0.2, 6.0)
-    _save(figure, path)
-
-
 DRAW: dict[str, Callable[[Path], None]] = {
     "sweeps_steplaw.png": step_law,
-    "sweeps_marin.png": marin,
     "sweeps_deberta.png": deberta,
-    "sweeps_resnet.png": resnet,
     "sweeps_adapters.png": adapters,
-    "sweeps_joint.png": together,
 }
 
 
@@ -193,7 +122,7 @@ def _logs(axes: Any, x: str, y_label: str, y: bool = True) -> None:
 def _diagonal(axes: Any, values: Iterable[float]) -> None:
     ends = [min(values := list(values)), max(values)]
     axes.plot(ends, ends, color=OURS, linewidth=1)
-    axes.text(ends[1], ends[1] * 0.93, "the law", color=OURS, fontsize=8, ha="right", va="top")
+    axes.text(ends[1], ends[1] * 0.8, "best = law", color=OURS, fontsize=8, ha="right", va="top")
 
 
 def _inside(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,28 +8,26 @@ from experiments import markdown, results
 from lab.studies.sweeps.records import read
 
 SOURCES = (
-    ("Step Law, dense", "steplaw", "dense"),
-    ("the same, followed", "steplaw", "dense, followed"),
-    ("Step Law, experts", "steplaw", "experts"),
-    ("the same, followed", "steplaw", "experts, followed"),
-    ("Marin, eleven optimizers", "marin", "all"),
-    ("Marin, Adam's kind", "marin", "Adam's kind"),
-    ("the same, followed", "marin", "Adam's kind, followed"),
-    ("Marin, AdamH", "adamh", ""),
-    ("adapters, Gemma-3-1B", "lora", "Gemma"),
-    ("DeBERTa, fine-tuned", "deberta", "cells"),
-    ("CLIP, fine-tuned", "clip", ""),
-    ("ResNet-18, ImageNet32", "resnet", ""),
+    ("Step Law, dense", "steplaw", "dense, followed", "dense"),
+    ("Step Law, experts", "steplaw", "experts, followed", "experts"),
+    ("Marin, Adam's kind", "marin", "Adam's kind, followed", "Adam's kind"),
+    ("Marin, eleven optimizers", "marin", "", "all"),
+    ("sealed: 124 million", "schaipp", "followed", "equilibrium"),
+    ("Marin, AdamH", "adamh", "*", ""),
+    ("adapters, Gemma-3-1B", "lora", "Gemma", ""),
+    ("DeBERTa, fine-tuned", "deberta", "cells", ""),
+    ("CLIP, fine-tuned", "clip", "*", ""),
+    ("ResNet-18, ImageNet32", "resnet", "*", ""),
 )
-"""What tables call it, its record, and its place there."""
+"""What tables call a source, its record, and its places there: followed, or the only reading, and at equilibrium. *: the whole."""
 
-LAW, ONE, TIMES, USUAL = "the law", "one relative size", "the law times a constant", "usual LR"
+LAW, BEFORE, SMALL, USUAL = "the law", "the law before", "that of small trainings", "usual LR"
 FORMS = ("steps size", "steps", "steps size batch", "steps batch")
+SHORT = {SMALL: "0.087 for all"}
 
 
-def sources() -> list[tuple[str, Any]]:
-    """Their names and records."""
-    return [(name, read(file)[place] if place else read(file)) for name, file, place in SOURCES]
+def _read(file: str, place: str) -> Any:
+    return None if not place else read(file) if place == "*" else read(file)[place]
 
 
 def rules() -> list[str]:
@@ -37,34 +35,48 @@ def rules() -> list[str]:
     heads = [
         "",
         "curves",
-        "the law",
-        "it times a constant",
-        "one relative size",
-        "usual LR",
-        "free powers",
-        "with the batch",
+        "best / law",
+        LAW,
+        "before",
+        "0.087",
+        USUAL,
+        "fitted",
+        f"equilibrium: {LAW}",
+        "before",
     ]
-    return markdown.table(heads, [_costs(*one) for one in sources()])
+    return markdown.table(heads, [_costs(name, _read(file, one), _read(file, two)) for name, file, one, two in SOURCES])
 
 
-def _costs(name: str, record: Any) -> list[str]:
-    found = {one["rule"]: one for one in record["rules"]}
-    free, batch = _free(found, False), _free(found, True)
-    cells = str(len(record["cells"]))
-    return [name, cells, *(_cost(found.get(rule)) for rule in (LAW, TIMES, ONE, USUAL)), _cost(free), _cost(batch)]
+def _costs(name: str, record: Any, even: Any) -> list[str]:
+    found, other = _by_name(record), _by_name(even)
+    costs = [_cost(found.get(LAW), True), *(_cost(found.get(rule)) for rule in (BEFORE, SMALL, USUAL))]
+    cells = str(len((record or even)["cells"]))
+    more = [_cost(other.get(LAW)), _cost(other.get(BEFORE))]
+    return [name, cells, _ratio(found.get(LAW)), *costs, _cost(_free(found)), *more]
 
 
-def _free(found: dict[str, Any], with_batch: bool) -> Any:
-    """The rule with the most facts, with the batch or without."""
-    some = [found[form] for form in FORMS if form in found and ("batch" in form) == with_batch]
+def _by_name(record: Any) -> dict[str, Any]:
+    return {one["rule"]: one for one in record["rules"]} if record else {}
+
+
+def _ratio(found: Any) -> str:
+    """best / law."""
+    if found is None:
+        return ""
+    return f"{1 / found['times best']:.2f}" + (f" ± {found['left']:.2f}" if found["left"] else "")
+
+
+def _free(found: dict[str, Any]) -> Any:
+    """The rule with the most facts that was fitted to other families, with the batch where there is one."""
+    some = [found[form] for form in ("steps size batch", "steps batch", "steps size", "steps") if form in found]
     return some[0] if some else None
 
 
-def _cost(found: Any) -> str:
+def _cost(found: Any, with_ends: bool = False) -> str:
     if found is None:
         return ""
     outside = "*" * (2 * found["outside"] > found["cells"])
-    ends = f" ({_small(found['low'])} to {_small(found['high'])})" if found["low"] < found["high"] else ""
+    ends = f" ({_small(found['low'])} to {_small(found['high'])})" if found["low"] < found["high"] and with_ends else ""
     return f"{_small(found['regret'])}{outside}{ends}"
 
 
@@ -72,28 +84,51 @@ def _small(value: float) -> str:
     return f"{1000 * value:.1f}" if value < 0.1 else f"{1000 * value:.0f}"
 
 
+def joined() -> list[str]:
+    """The sealed sweep of language models, if a label under cosines is not read."""
+    found = _by_name(read("schaipp")["followed, joined"])
+    return [
+        f"With that sweep whole, the law costs {_small(found[LAW]['regret'])}, the law before "
+        f"{_small(found[BEFORE]['regret'])}, and the usual LR {_small(found[USUAL]['regret'])}."
+    ]
+
+
+def opda() -> list[str]:
+    """What each rule costs on ImageNet under SGD, and by which factor its sizes were off."""
+    networks = (("AlexNet", "alexnet"), ("ConvNeXt-Tiny", "convnext"))
+    found = [read("opda")[name]["settled"]["rules"] for _, name in networks]
+    heads = ["", *(f"{name}: {what}" for name, _ in networks for what in ("points", "best / rule"))]
+    lines = [[SHORT.get(rule, rule), *(text for one in found for text in _sealed(one[rule]))] for rule in found[0]]
+    return markdown.table(heads, lines)
+
+
+def _sealed(one: dict[str, Any]) -> list[str]:
+    scale, low, high = one["best scale"]
+    return [f"{100 * one['cost'][0]:.0f}", f"{scale:.2g} ({low:.2g} to {high:.2g})"]
+
+
+def opda_best() -> list[str]:
+    """Which multiples of the law the best tenth had."""
+    found = [read("opda")[name]["settled"]["best tenth"] for name in ("alexnet", "convnext")]
+    (a, *_), (b, *_) = found
+    told = ", ".join(f"{low:.1f} to {high:.1f}" for _, low, high in found)
+    return [f"The best tenth of the settled trainings had {a:.1f} and {b:.1f} times the law (80 %: {told})."]
+
+
 def powers() -> list[str]:
     """The powers that each source wants, with and without the batch."""
-    heads = ["", "curves", "best / law", "steps", "size", "left", "with the batch: steps", "size", "batch", "left"]
-    return markdown.table(heads, [_powers(*one) for one in sources() if one[1]["powers"]])
+    heads = ["", "steps", "size", "with the batch: steps", "size", "batch", "left"]
+    found = [(name, _read(file, one)) for name, file, one, _ in SOURCES]
+    found += [(f"{name}, equilibrium", _read(file, even)) for name, file, _, even in SOURCES[:1]]
+    return markdown.table(heads, [_powers(*one) for one in found if one[1] and one[1]["powers"]])
 
 
 def _powers(name: str, record: Any) -> list[str]:
     found = record["powers"]
-    without, with_batch = (
-        next((found[form] for form in FORMS if form in found and has == ("batch" in form)), None)
-        for has in (False, True)
-    )
-    cells = [one for one in record["cells"] if one["best"] is not None]
-    known = [one for one in cells if one["law"] is not None]
-    ratio = f"{geometric_mean(one['best'] / one['law'] for one in known):.3g}" if known else ""
-    return [
-        name,
-        str(len(cells)),
-        ratio,
-        *_told(without, ("steps", "size")),
-        *_told(with_batch, ("steps", "size", "batch")),
-    ]
+    without = next(found[form] for form in FORMS if form in found and "batch" not in form)
+    with_batch = next((found[form] for form in FORMS if form in found and "batch" in form), None)
+    plain = [f"{without['powers'][fact][0]:.2f}" if fact in without["powers"] else "" for fact in ("steps", "size")]
+    return [name, *plain, *_told(with_batch, ("steps", "size", "batch"))]
 
 
 def _told(found: Any, facts: tuple[str, ...]) -> list[str]:
@@ -106,51 +141,27 @@ def _power(found: list[float] | None) -> str:
     return "" if found is None else f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"
 
 
-def joint() -> list[str]:
-    """Forms with powers that all sources share: what is left of the regret of one constant a source."""
-    heads = [
-        "powers",
-        "of",
-        *(f"{name}" for name in ("Step Law", "Marin", "AdamH", "adapters", "mean", "mean at equilibrium")),
-    ]
-    record = read("joint")
-    plain = {(one["facts"], one["powers of"]): one["mean"] for one in record["equilibrium"]["forms"]}
-    lines = [
-        _form(one, plain) for one in record["followed"]["forms"] if one["facts"] not in ("", "steps", "size", "batch")
-    ]
-    return markdown.table(heads, lines)
-
-
-def _form(one: dict[str, Any], plain: dict[tuple[str, str], float]) -> list[str]:
-    shares = [f"{one['shares'][name]:.2f}" for name in ("Step Law", "Marin", "AdamH", "Adapters")]
-    return [
-        one["facts"],
-        one["powers of"],
-        *shares,
-        f"{one['mean']:.2f}",
-        f"{plain[one['facts'], one['powers of']]:.2f}",
-    ]
-
-
 def constants() -> list[str]:
-    """The constant of each group under each form."""
-    found = read("joint")["followed"]["constants"]
-    forms = [key for key in found[0] if key not in ("group", "cells")]
-    lines = [[one["group"], *(f"{one[form][0]:.2f}" for form in forms)] for one in found]
-    return markdown.table(["constant", *forms], [["small trainings", *("0.13" for _ in forms)], *lines])
+    """The constant that each source wants under the law's own powers, where the law has 0.13."""
+    found = [one for one in read("joint")["followed"]["constants"] if one["is source"]]
+    told = ", ".join(f"{one['group']} {_constant(one[LAW])} ({_constant(one[BEFORE])})" for one in found)
+    return [
+        f"With the law's own powers, the constant, 0.13 for small trainings, would be (those of the law before): {told}."
+    ]
+
+
+def _constant(found: list[float]) -> str:
+    return f"{0.13 * found[0]:.2f}"
 
 
 def tuned() -> list[str]:
     """How far tuned LRs and relative sizes of eleven optimizers lie apart."""
     found = read("marin")["tuned"]
-    spread = {key: _between(found, key) for key in ("lr", "r")}
     whole = {key: max(one[key] for one in found) / min(one[key] for one in found) for key in ("lr", "r")}
     law = geometric_mean(one["r"] / one["law"] for one in found)
     return [
-        f"The {len(found)} best settings, one for each optimizer, size and number of tokens, have LRs within a factor of "
-        f"{whole['lr']:.0f} and r within {whole['r']:.1f}. Between optimizers, at the same size and data, the logarithm of the LR "
-        f"deviates by {spread['lr']:.2f}, half of that is {spread['lr'] / 2:.2f} (r is a square root), and that of r by "
-        f"{spread['r']:.2f}. They are {law:.1f} times the law."
+        f"The {len(found)} best settings of Marin's optimizers have LRs within a factor of {whole['lr']:.0f}, but r, at "
+        f"equilibrium, within {whole['r']:.1f}: {law:.1f} times the law."
     ]
 
 
@@ -158,113 +169,94 @@ def reference() -> list[str]:
     """AdamH on a dense network, whose size is known."""
     found = read("adamh")["dense"]
     return [
-        f"On a dense network of {found['size'] / 1e6:.0f} million weights and {found['steps']:,.0f} steps its tuned r is "
-        f"{found['r']:.3f}, {found['r'] / found['law']:.1f} times the law."
-    ]
-
-
-def experts() -> list[str]:
-    """What the size of a mixture of experts is."""
-    found = read("steplaw")["one constant"]
-    whole, in_use = (found[key]["left"] for key in ("params", "params_active"))
-    return [
-        f"With one constant for dense networks and mixtures, all three powers leave a deviation of {whole:.2f} in log r; with the "
-        f"weights in use instead of all, {in_use:.2f}."
-    ]
-
-
-def logged() -> list[str]:
-    """The best LRs and relative sizes of the ResNet-18."""
-    found = read("resnet")
-    lrs, sizes = found["best lrs"].values(), [one["best"] for one in found["cells"]]
-    return [
-        f"Best LRs of SGD with momentum and AdamW: {min(lrs):g} to {max(lrs):g}. Best r: {min(sizes):.4f} to {max(sizes):.4f}. "
-        f"The law: {found['cells'][0]['law']:.4f}."
+        f"AdamH's LR *is* a relative step: on a dense network of {found['size'] / 1e6:.0f} million weights its tuned r is "
+        f"{found['r']:.3f}, {found['r'] / found['law']:.2f} times the law (the law before: "
+        f"{found['r'] / found['before']:.1f} times)."
     ]
 
 
 def starts() -> list[str]:
-    """The power of the steps by the length that followed weights begin with."""
+    """What the law costs by the length that followed weights begin with."""
     found = read("steplaw")["starts"]
-    told = ", ".join(f"{_power(one['powers']['steps'])} from {start}" for start, one in found.items())
-    return [f"- **The followed length** begins at 0.02. Step Law's power of the steps, with the batch: {told}."]
+    told = ", ".join(f"{_small(one['law']['regret'])} from {start}" for start, one in found.items())
+    return [f"- **The followed length** begins at 0.02, as is assumed. The law's cost on Step Law, dense: {told}."]
 
 
 def others() -> list[str]:
     """AdamW's best LRs on adapters of five models."""
     found = read("lora")["others"]
-    ratios = {key: geometric_mean(one["r"] / one[key] for one in found) for key in ("law", "law with depth")}
+    ratios = {key: geometric_mean(one["r"] / one[key] for one in found) for key in ("law", "before")}
     off = stdev(math.log(one["r"] / one["law"]) for one in found)
     return [
-        f"AdamW's {len(found)} best LRs on adapters of other models are {ratios['law']:.2f} times the law with depth 1, and "
-        f"{ratios['law with depth']:.0f} times what it would be with all adapters as depth. The logarithm of the first ratio "
-        f"deviates by {off:.2f}."
+        f"AdamW's {len(found)} best LRs on adapters of five other models are {ratios['law']:.2f} times the law "
+        f"({ratios['before']:.2f} times the law before). The logarithm of the first ratio deviates by {off:.2f}."
     ]
 
 
-def _between(found: list[dict[str, Any]], key: str) -> float:
-    """The deviation of the logarithm among trainings of one family."""
-    families = {one["family"] for one in found}
-    squares = [
-        (stdev(logs) ** 2, len(logs) - 1)
-        for logs in (_logs(found, family, key) for family in families)
-        if len(logs) > 1
-    ]
-    return math.sqrt(sum(square * free for square, free in squares) / sum(free for _, free in squares))
-
-
-def _logs(found: list[dict[str, Any]], family: str, key: str) -> list[float]:
-    return [math.log(one[key]) for one in found if one["family"] == family]
+RULES = (LAW, BEFORE, USUAL, "the law, as if new")
 
 
 def tuning() -> list[str]:
     """What rules for the LR of a fine-tuning cost, and how often they fail."""
     models = read("deberta")["models"]
-    heads = ["", *(f"{name}: {what}" for name in models for what in ("LR", "fail", "accuracy lost"))]
-    rows = zip(*(model["rules"] for model in models.values()), strict=True)
-    return markdown.table(heads, [[row[0]["rule"], *(text for one in row for text in _rule(one))] for row in rows])
+    heads = ["", *(f"{name.removeprefix('deberta-')}: {what}" for name in models for what in ("LR", "fail", "lost"))]
+    found = [{one["rule"]: one for one in model["rules"]} for model in models.values()]
+    return markdown.table(heads, [[rule, *(text for one in found for text in _rule(one[rule]))] for rule in RULES])
 
 
 def kept() -> list[str]:
     """What the default gives a network that was not looked at when its share was chosen."""
     found = read("clip")["kept"]
     return [
-        f"CLIP gets an LR of {found['lr']:.2g}, {100 * found['regret']:.1f} points of errors above the best that was tried; at "
-        f"the law's, it has {100 * found['law']:.1f}."
+        f"CLIP gets an LR of {found['lr']:.1e}, {100 * found['regret']:.1f} points above the best that was tried (the law before: "
+        f"{found['before, lr']:.1e}, {100 * found['before']:.1f}). As if it were new, it would lose {100 * found['as new']:.1f}."
     ]
 
 
 def _rule(one: dict[str, Any]) -> list[str]:
-    return [f"{one['lr']:.2g}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f} points"]
+    return [f"{one['lr']:.1e}", f"{100 * one['fails']:.1f} %", f"{100 * one['lost']:.1f}"]
 
 
 def bounds() -> list[str]:
-    """Where failures begin, what they depend on, and what the best accuracy depends on."""
+    """Where failures begin, and what the best accuracy depends on."""
     record = read("deberta")
-    lines = [_bound(name, model) for name, model in record["models"].items()]
-    best, left = record["best distances"], record["cells"]["powers"]["steps"]["powers"]["steps"]
+    lrs = " and ".join(f"{one['bounds']['lr'][0]:.1e} ({name})" for name, one in record["models"].items())
+    left = record["cells"]["powers"]["steps"]["powers"]["steps"]
     return [
-        *lines,
-        f"- The best LR goes as steps^p with p = {_power(left)}; a fixed distance would be -0.5. Its distance is "
-        f"{geometric_mean(best):.3f} of the length of the weights.",
+        f"Failures stay below 1 % up to LRs of {lrs}. The best LR goes as steps^p with p = {_power(left)}: a fixed distance, "
+        f"{geometric_mean(record['best distances']):.3f} of the length of the weights, would be -0.5."
     ]
 
 
-def _bound(name: str, model: dict[str, Any]) -> str:
-    lr, matters = model["bounds"]["lr"], model["what matters"]
-    return (
-        f"- {name}: failures stay below 1 % up to an LR of {lr[0]:.1e} ({lr[1]:.1e} to {lr[2]:.1e}). They depend on "
-        f"LR x steps^p x batch^q x exp(w x share of warm-up) with p = {_power(matters['steps'])}, "
-        f"q = {_power(matters['batch'])} and w = {_power(matters['warm-up'])}."
-    )
-
-
 def table_rules() -> list[str]:
-    """Laws on the table of small trainings, each judged on families that it was not fitted to."""
+    """Laws on the table of small trainings; forms are judged on families that they were not fitted to."""
     found = results.data("law/fits.json")
-    known = {"the law of today": found["today"], **found["forms"], "the best size of each training": found["best size"]}
+    known = {
+        "the law before": found["before"],
+        **found["forms"],
+        "the default's law": found["law"],
+        "not told the batch": found["law, untold"],
+        "the best size of each training": found["best size"],
+        "best size and fall": found["best size and fall of 0.1 or 0.5"],
+    }
     lines = [[name, *_gaps(one)] for name, one in known.items()]
-    return markdown.table(["", "above the best decay, %", "worst tenth", "than today's law"], lines)
+    return markdown.table(["", "above the best decay, %", "worst tenth", "than the law before"], lines)
+
+
+def table_later() -> list[str]:
+    """Laws on rows that were drawn after one of them was chosen, and on larger networks."""
+    found, larger = (results.data("law/fits.json")[key] for key in ("later rows", "larger"))
+    if not found:
+        return results.NOTHING
+    heads = ["", f"{found['rows']} later, %", "worst tenth", "than the law before", f"{len(larger['rows'])} larger, %"]
+    names = [name for name in found if name != "rows"]
+    lines = [[_law(name), *_gaps(found[name]), f"{100 * larger['mean'][name]:.1f}"] for name in names]
+    lines[names.index("before")][3] = ""
+    return markdown.table(heads, lines)
+
+
+def _law(name: str) -> str:
+    return {"before": "the law before", "law": "the default's law"}.get(name, name)
 
 
 def _gaps(one: dict[str, Any]) -> list[str]:

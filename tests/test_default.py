@@ -139,13 +139,13 @@ def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected)
     assert lr_after(losses, is_trained=True) / lr_after(losses) == pytest.approx(expected, rel=0.15)
 
 
-@pytest.mark.parametrize(("size", "share"), [(20_000, 1.0), (15_000_000, 0.1)])
+@pytest.mark.parametrize(("size", "share"), [(20_000, 1.0), (6_000_000, 0.1)])
 def test_a_large_trained_network_stays_near_where_it_is(size, share):
     new, trained = (Default().begin(Facts(parameters=size, is_trained=one)).size for one in (False, True))
     assert trained / new == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("size", "share"), [(20_000, 0.7), (600_000, 0.5), (1_500_000_000, 0.01)])
+@pytest.mark.parametrize(("size", "share"), [(20_000, 0.7), (240_000, 0.5), (600_000_000, 0.01)])
 def test_a_trained_network_that_is_told_no_loss_takes_seven_tenths_or_what_it_keeps_to_if_that_is_less(size, share):
     new, trained = (lr_after([math.nan], is_trained=one, parameters=size) for one in (False, True))
     assert trained / new == pytest.approx(share)

@@ -2,13 +2,16 @@
 
 import gzip
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, resnet, steplaw, steps
+from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, opda, resnet, schaipp, steplaw, steps
 from lab.studies.sweeps.cells import cell
 from lab.studies.sweeps.deberta import Tuned
+from mlrsnet.default import Default, Size
+from mlrsnet.law import Facts
 
 GRID = np.geomspace(1e-4, 1.0, 25)
 
@@ -74,6 +77,18 @@ def test_a_best_size_at_the_edge_is_not_fitted_but_judged():
         fits.ONE_SIZE.fitted([edge])
 
 
+def test_the_law_of_a_cell_is_what_the_library_takes():
+    facts = {"steps": 20_000.0, "size": 3e8, "batch": 256.0}
+    told = Facts(100, 300_000_000, has_norms=True, is_adaptive=True, batch_size=256)
+    assert sweep(0.01, **facts).law == pytest.approx(Size()(told, 20_000))
+    adapters = Facts(100, 300_000_000, are_adapters=True, is_adaptive=True, batch_size=256)
+    assert sweep(0.01, **facts, depth=1, has_norms=False).law == pytest.approx(Size()(adapters, 20_000))
+    plain = Facts(8, 300_000_000, has_norms=False, batch_size=256)
+    assert sweep(0.01, **facts, depth=8, has_norms=False, is_adaptive=False).law == pytest.approx(Size()(plain, 20_000))
+    tuned = told._replace(is_trained=True)
+    assert sweep(0.01, **facts, is_trained=True).law == pytest.approx(Default().begin(tuned).size * 40**-0.15)
+
+
 def test_a_training_that_diverged_counts_as_the_cap_and_hides_no_other():
     found = cell([0.01, 0.02, 0.04, 0.08], [1.1, 1.0, 1.1, math.nan])
     assert found.best == pytest.approx(0.02)
@@ -137,7 +152,7 @@ def test_cells_of_step_law_differ_in_the_lr_only(tmp_path):
     ]
     write(tmp_path, "steplaw_dense", rows)
     found = steplaw.dense(tmp_path)
-    assert [(one.batch, len(one.curve)) for one in found] == [(64 * 2048, 3), (128 * 2048, 3)]
+    assert [(one.batch, len(one.curve)) for one in found] == [(64, 3), (128, 3)]
     assert [one.best for one in found] == pytest.approx([math.sqrt(2 * 0.002 * 0.1)] * 2)
     assert len(fits.families(found)) == 1
 
@@ -185,7 +200,41 @@ def test_the_bound_is_the_largest_lr_before_trainings_fail(tuned):
 
 def test_rules_are_judged_by_the_failures_at_their_lrs(tuned):
     found = {one["rule"]: one for one in failures.judged(tuned, tuned)}
-    assert found["the law"]["lr"] > 1e-4
-    assert found["the law"]["fails"] == 1.0
-    assert found["the law"]["lost"] == pytest.approx(0.55)
+    new = found["the law, as if new"]
+    assert new["lr"] > 1e-4
+    assert new["fails"] == 1.0
+    assert new["lost"] == pytest.approx(0.55)
+    assert found["the law"]["fails"] == 0.0
     assert found["usual LR"]["fails"] == found["usual LR"]["lost"] == 0.0
+
+
+def test_a_sealed_sweep_is_followed_under_its_own_schedules(tmp_path):
+    facts = dict.fromkeys(schaipp.SAME, "x") | {"params": 124e6, "steps": 50_000, "warmup_steps": 300, "batch_size": 50}
+    facts |= {"acc_steps": 4, "world_size": 1, "last_step": 50_000}
+    falls = {"schedule": "wsd", "decay_type": "linear", "cooldown_fraction": 0.2, "cos_final_lr": ""}
+    kinds = (
+        falls,
+        {**falls, "cooldown_fraction": 0},
+        {"schedule": "cos", "cos_final_lr": 1e-7, "cooldown_fraction": ""},
+    )
+    rows = [
+        {**facts, **kind, "lr": lr, "final_val_loss": 3 + math.log(lr / 0.001) ** 2}
+        for kind in kinds
+        for lr in (0.0005, 0.001, 0.002)
+    ]
+    write(tmp_path, "schaipp_llm_schedules", [{key: row.get(key, "") for key in rows[0]} for row in rows])
+    wsd, cosine = schaipp.cells(tmp_path)
+    assert (wsd.batch, len(wsd.curve), len(schaipp.cells(tmp_path, falls=False))) == (200, 3, 1)
+    assert wsd.best / cosine.best == pytest.approx(0.9 / 0.5, rel=0.35)  # a plateau goes further at the same peak
+    assert schaipp.cells(tmp_path, schaipp.equilibrium)[0].best == pytest.approx(math.sqrt(2 * 0.001 * 0.1), rel=1e-3)
+
+
+def test_random_settings_tell_by_which_scale_of_the_law_they_were_best():
+    random, network = np.random.default_rng(0), opda.NETWORKS["convnext"]
+    runs = []
+    for _ in range(400):
+        one = opda.Training(network, 3e5, 256.0, 10 ** random.uniform(-2, 1), 10 ** random.uniform(-6, -3), 0.0, False)
+        runs.append(replace(one, error=0.3 + 0.1 * math.log(one.r / one.law / 2) ** 2))
+    found = opda.judged(runs)["rules"]
+    assert found["the law"]["best scale"][0] == pytest.approx(2, rel=0.2)
+    assert found["the law"]["cost"][0] == pytest.approx(0.1 * math.log(2) ** 2, rel=0.4)

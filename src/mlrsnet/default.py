@@ -8,7 +8,7 @@
     deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.2, since deeper networks with norms have
              branches that add up
     adaptive 1.9 for Adam and all that divide by the size of the gradient; else 1
-    kept     1; sqrt(150,000 / n) for a larger network that was trained before, whose weights must stay near where they are
+    kept     1; sqrt(60,000 / n) for a larger network that was trained before, whose weights must stay near where they are
     c(m)     sqrt((1 - m) / (1 + m)), m the momentum or beta_1: see `_optimizers.noise_scale`
     course   a warm-up over 5 % of the training, then a straight fall
     level    average loss / first loss; at most 1
@@ -21,9 +21,9 @@
 Without a loss, level and rise are 1. So `LearnedLR` needs none.
 
 The powers of r are round numbers that suit 436 small trainings of 23 families and other people's sweeps of large language models;
-its constants come from the small ones (`lab/studies/law`). q was chosen on 48 others; the shares of trained networks on 36 fine-tunings
-among the 436.
-The 150,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
+its constants come from the small ones (`lab/studies/law`). q was chosen on 48 others,
+and the shares of trained networks that wait on the 36 fine-tunings among the 436.
+The 60,000 gives other people's fine-tunings of DeBERTa, 139 million numbers, the LR that is usual there.
 Everything here is a pure function of Python numbers or of tensors, with any leading dimensions.
 """
 
@@ -64,7 +64,7 @@ SETTLED = 0.3
 UNTOLD = 0.7
 """The share of its steps that a trained network takes while no loss is told."""
 
-TRAINED_SIZE = 150_000
+TRAINED_SIZE = 60_000
 """Numbers of a trained network; a larger one takes shorter steps."""
 
 MARGIN = 0.1
@@ -292,7 +292,7 @@ class Default:
 def kept(facts: Facts) -> float:
     """The share of its steps that a large trained network keeps: then its weights stay near where they are.
 
-    >>> kept(Facts(parameters=15_000_000, is_trained=True)), kept(Facts(parameters=15_000_000))
+    >>> kept(Facts(parameters=6_000_000, is_trained=True)), kept(Facts(parameters=6_000_000))
     (0.1, 1.0)
     """
     return min(1.0, TRAINED_SIZE / max(1, facts.parameters)) ** 0.5 if facts.is_trained else 1.0

@@ -8,7 +8,21 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from lab.studies.sweeps import adamh, clip, deberta, failures, fits, joint, lora, marin, resnet, steplaw, steps
+from lab.studies.sweeps import (
+    adamh,
+    clip,
+    deberta,
+    failures,
+    fits,
+    joint,
+    lora,
+    marin,
+    opda,
+    resnet,
+    schaipp,
+    steplaw,
+    steps,
+)
 from lab.studies.sweeps.cells import Cell
 from lab.studies.sweeps.records import write
 
@@ -22,7 +36,8 @@ WITHOUT_SIZE = (("steps",), ("batch",), ("steps", "batch"))
 def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more: Any) -> dict[str, Any]:
     """A source's cells, the powers that it wants, and what each rule costs there."""
     forms = list(facts)
-    known = [rule for rule in (fits.LAW, fits.USUAL) if all(math.isfinite(rule.at(cell)) for cell in cells)]
+    fixed = (fits.LAW, fits.BEFORE, fits.SMALL_SIZE, fits.USUAL)
+    known = [rule for rule in fixed if all(math.isfinite(rule.at(cell)) for cell in cells)]
     rules: list[fits.Rule] = [*known]
     if len(fits.families(cells)) > 1:
         rules += [fits.ONE_SIZE, *([fits.LAW_TIMES] if fits.LAW in known else [])]
@@ -37,7 +52,7 @@ def source(cells: Sequence[Cell], facts: Iterable[tuple[str, ...]] = (), **more:
 
 def told(cell: Cell) -> dict[str, Any]:
     """What a record keeps of a cell. ends: the smallest and largest r that were tried."""
-    facts = {fact: getattr(cell, fact) for fact in ("name", "group", "steps", "size", "batch", "best", "law")}
+    facts = {fact: getattr(cell, fact) for fact in ("name", "group", "steps", "size", "batch", "best", "law", "before")}
     return {**facts, "ends": [cell.curve[0][0], cell.curve[-1][0]]}
 
 
@@ -60,11 +75,12 @@ def step_law(folder: Path) -> dict[str, Any]:
     }
     both = {column: [*dense, *steplaw.mixtures(folder, size=column)] for column in ("params", "params_active")}
     shared = {column: together(cells) for column, cells in both.items()}
-    starts = {
-        str(start): fits.exponents(steplaw.dense(folder, partial(steplaw.followed, start=start)), fits.FACTS)
-        for start in STARTS
-    }
+    starts = {str(start): _from(steplaw.dense(folder, partial(steplaw.followed, start=start))) for start in STARTS}
     return {**kinds, "one constant": shared, "starts": starts}
+
+
+def _from(cells: Sequence[Cell]) -> dict[str, Any]:
+    return {**fits.exponents(cells, fits.FACTS), "law": fits.judged(fits.LAW, cells)}
 
 
 def together(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -126,6 +142,17 @@ def together_by_mapping(folder: Path) -> dict[str, Any]:
     return found
 
 
+def schedules(folder: Path) -> dict[str, Any]:
+    """The sealed judge of language models."""
+    kinds = {
+        "followed": schaipp.cells(folder),
+        "followed, joined": schaipp.cells(folder, joined=True),
+        "equilibrium": schaipp.cells(folder, schaipp.equilibrium),
+        "no fall": schaipp.cells(folder, falls=False),
+    }
+    return {name: with_curves(cells) for name, cells in kinds.items()}
+
+
 RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "steplaw": step_law,
     "marin": eleven,
@@ -135,6 +162,8 @@ RECORDS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "clip": lambda folder: {**with_curves(clip.cells(folder)), "kept": clip.kept(folder)},
     "lora": adapters,
     "joint": together_by_mapping,
+    "schaipp": schedules,
+    "opda": opda.found,
 }
 
 

@@ -37,10 +37,11 @@ def dense_reference() -> dict[str, float]:
     taken = 2.5e9 / (64 * TOKENS)
     return {
         "r": 0.0063 / CARRIES,
-        "law": steps.of_law(taken, 130e6),
+        "law": steps.of_law(taken, 130e6, 64),
+        "before": steps.of_law_before(taken, 130e6),
         "steps": taken,
         "size": 130e6,
-        "batch": 64.0 * TOKENS,
+        "batch": 64.0,
     }
 
 
@@ -55,5 +56,5 @@ def _cell(rows: list[Row]) -> Cell:
         steps=number(first["steps"]),
         size=1.0,
         knows_size=False,
-        batch=number(first["batch_sequences"]) * TOKENS,
+        batch=number(first["batch_sequences"]),
     )

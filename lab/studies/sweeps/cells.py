@@ -10,6 +10,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from lab.studies.sweeps import steps as relative
+from mlrsnet.default import DEEPEST
 
 FEWEST = 3
 """Trainings of a cell: fewer have no middle."""
@@ -23,7 +24,8 @@ class Cell:
         name: what it is.
         family: cells of a family are left out, and drawn in a bootstrap, together.
         group: cells of a group share a constant.
-        steps, size, batch, depth: T, n, what a step sees, and L of the law.
+        steps, size, batch, depth: T, n, B and L of the law. For text, B counts sequences.
+        has_norms, is_adaptive, is_trained: what the law asks of the network and its optimizer.
         curve: (r, loss) of each training, by r. A loss that is not finite, or more than `cap` above the best, counts as that.
         usual: the r of the one-line rule of its source; NaN for none.
         knows_size: whether `size` is known; else the group's constant stands for it.
@@ -37,7 +39,10 @@ class Cell:
     size: float
     batch: float
     curve: tuple[tuple[float, float], ...]
-    depth: int = 1
+    depth: int = DEEPEST
+    has_norms: bool = True
+    is_adaptive: bool = True
+    is_trained: bool = False
     usual: float = math.nan
     cap: float = 1.0
     knows_size: bool = True
@@ -45,7 +50,16 @@ class Cell:
     @property
     def law(self) -> float:
         """The r of the default; NaN if its facts are not known."""
-        return relative.of_law(self.steps, self.size, self.depth) if self.knows_size else math.nan
+        if not self.knows_size:
+            return math.nan
+        kinds = self.has_norms, self.is_adaptive, self.is_trained
+        return relative.of_law(self.steps, self.size, self.batch, self.depth, *kinds)
+
+    @property
+    def before(self) -> float:
+        """The same of the law before."""
+        depth = 1 if self.has_norms else self.depth
+        return relative.of_law_before(self.steps, self.size, depth, self.is_trained) if self.knows_size else math.nan
 
     @cached_property
     def log_sizes(self) -> Any:

@@ -43,13 +43,18 @@ def cells(folder: Path) -> list[Cell]:
             steps=median(number(row["epochs"]) for row in rows) * PICTURES / BATCH,
             size=WEIGHTS,
             batch=BATCH,
+            is_trained=True,
             usual=steps.from_length(USUAL_LR, LENGTH),
         )
     ]
 
 
 def kept(folder: Path) -> dict[str, float]:
-    """What the default, which keeps a trained network near where it is, gives: its LR, and its errors above the best."""
+    """The LR of the default, which keeps a trained network near where it is, and its errors above the best.
+
+    "as new": those where it did not; and the same of the law before.
+    """
     (only,) = cells(folder)
-    r = steps.of_law(only.steps, WEIGHTS, is_trained=True)
-    return {"lr": r * LENGTH, "regret": only.regret(r), "law": only.regret(only.law)}
+    new = steps.of_law(only.steps, WEIGHTS, BATCH)
+    found = {"lr": only.law * LENGTH, "regret": only.regret(only.law), "as new": only.regret(new)}
+    return {**found, "before, lr": only.before * LENGTH, "before": only.regret(only.before)}

@@ -52,12 +52,17 @@ class Tuned:
     @property
     def law(self) -> float:
         """The r of the default for a new network of this size."""
-        return steps.of_law(self.steps, WEIGHTS[self.model])
+        return steps.of_law(self.steps, WEIGHTS[self.model], self.batch)
 
     @property
     def kept(self) -> float:
         """The r of the default, which keeps a trained network near where it is."""
-        return steps.of_law(self.steps, WEIGHTS[self.model], is_trained=True)
+        return steps.of_law(self.steps, WEIGHTS[self.model], self.batch, is_trained=True)
+
+    @property
+    def before(self) -> float:
+        """The same of the law before."""
+        return steps.of_law_before(self.steps, WEIGHTS[self.model], is_trained=True)
 
     def failed(self, below: float = FAILED) -> bool:
         """Whether it ends below."""
@@ -107,5 +112,6 @@ def _cell(key: tuple[str, ...], found: list[Tuned]) -> Cell:
         steps=median(one.steps for one in found),
         size=WEIGHTS[model],
         batch=median(one.batch for one in found),
+        is_trained=True,
         usual=steps.from_length(USUAL_LR, LENGTH),
     )

@@ -60,9 +60,10 @@ def rules(runs: Runs, others: Runs) -> dict[str, Callable[[Tuned], float]]:
     """LRs that one might give a fine-tuning. What is fitted, is fitted to the other model's."""
     kept = bound(lrs(others), failures(others))
     return {
-        "the law": lambda run: run.law * LENGTH,
-        "a tenth of the law": lambda run: 0.1 * run.law * LENGTH,
-        "the law, kept near": lambda run: run.kept * LENGTH,
+        "the law, as if new": lambda run: run.law * LENGTH,
+        "a tenth of it": lambda run: 0.1 * run.law * LENGTH,
+        "the law": lambda run: run.kept * LENGTH,
+        "the law before": lambda run: run.before * LENGTH,
         "usual LR": lambda run: USUAL_LR,
         "the other model's bound": lambda run: kept,
         f"a distance of {NEARBY:g}": lambda run: NEARBY / distance(1.0, run.steps) * LENGTH,

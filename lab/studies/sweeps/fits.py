@@ -197,7 +197,12 @@ def _against(cells: Sequence[Cell], facts: tuple[str, ...], regrets: Array, best
     return {"facts": list(facts), "regret": float(regrets.mean()), "more": float(more.mean()), "error": error}
 
 
+SMALL = 0.087
+"""The relative size that suits small trainings best, if one has to serve all of them."""
+
 LAW = Fixed("the law", lambda cell: cell.law)
+BEFORE = Fixed("the law before", lambda cell: cell.before)
+SMALL_SIZE = Fixed("that of small trainings", lambda cell: SMALL)
 LAW_TIMES = Power("the law times a constant", (), lambda cell: cell.law)
 ONE_SIZE = Power("one relative size")
 USUAL = Fixed("usual LR", lambda cell: cell.usual)

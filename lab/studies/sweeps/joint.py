@@ -13,19 +13,19 @@ import numpy as np
 
 from lab.studies.sweeps.cells import Cell
 from lab.studies.sweeps.fits import FACTS, Array, Fitted, Power, Rule, draws, held_out, inside
+from mlrsnet.default import USUAL_BATCH, USUAL_SIZE, USUAL_STEPS, Size
 
 Sources = dict[str, list[Cell]]
 DRAWS = 400
 ALL, OTHERS = "all sources", "the other sources"
+LAW = Size()
 POWERS = {
-    "the law": {"steps": -0.1, "size": -0.19},
-    "steps and size": {"steps": -0.25, "size": -0.35},
-    "all three": {"steps": -0.2, "size": -0.2, "batch": 0.15},
-    "batch / steps": {"steps": -0.15, "size": -0.2, "batch": 0.15},
+    "the law": {"steps": LAW.steps, "size": LAW.parameters, "batch": LAW.batch},
+    "the law before": {"steps": -0.1, "size": -0.19},
 }
-"""Forms to compare. All but the law's were chosen, with round numbers, after all results were seen."""
+"""Of the default's law, which were chosen after all these sources had been seen, and of the law before, which was not."""
 
-USUAL = {"steps": 500, "size": 10_000, "batch": 64}
+USUAL = {"steps": USUAL_STEPS, "size": USUAL_SIZE, "batch": USUAL_BATCH}
 
 
 def fitted(sources: Sources, facts: tuple[str, ...]) -> Fitted:
@@ -66,22 +66,29 @@ def forms(sources: Sources) -> dict[str, Any]:
 
 
 def form(powers: dict[str, float]) -> Callable[[Cell], float]:
-    """r without its constant: 1 for the usual training, which the law's constant of 0.13 belongs to.
+    """r without its constant: 1 for the usual training.
 
     >>> from lab.studies.sweeps.cells import cell
-    >>> form(POWERS["the law"])(cell([1.0], [1.0], steps=500.0, size=1e4, batch=64.0))
+    >>> form(POWERS["the law"])(cell([1.0], [1.0], steps=500.0, size=1e4, batch=32.0))
     1.0
     """
     return lambda cell: math.prod((getattr(cell, fact) / USUAL[fact]) ** power for fact, power in powers.items())
 
 
 def constants(sources: Sources) -> list[dict[str, Any]]:
-    """The constant that each group of known size wants in three forms: mean, and deviation of the logarithm."""
+    """best / law of each source and of each group of known size: the mean, and the deviation of the logarithm."""
     groups: dict[str, list[Cell]] = {}
-    for cell in (cell for cells in sources.values() for cell in inside(cells) if cell.knows_size):
+    for source, cell in ((name, cell) for name, cells in sources.items() for cell in inside(cells) if cell.knows_size):
+        groups.setdefault(source, []).append(cell)
         groups.setdefault(cell.group, []).append(cell)
     return [
-        {"group": group, "cells": len(cells), **{name: _spread(cells, one) for name, one in CANDIDATES.items()}}
+        {
+            "group": group,
+            "is source": group in sources,
+            "cells": len(cells),
+            "the law": _spread(cells, lambda cell: cell.law),
+            "the law before": _spread(cells, lambda cell: cell.before),
+        }
         for group, cells in groups.items()
     ]
 

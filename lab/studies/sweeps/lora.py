@@ -7,9 +7,8 @@ and rank^2 for B. So
     r = lr sqrt(1.5 mean of (in + rank))        over the adapted layers; c(m) cancels
 
 **Assumed.** All linear layers are adapted, alpha = rank, and the sizes of the models below, from memory of their
-configurations. B stays shorter than torch's initialisation. n: the weights of the adapters. The law is shown with depth 1, and
-with the number of matrices, which is what the library takes: an optimizer of adapters has no norms. Gemma: one epoch, so steps
-= examples / batch.
+configurations. B stays shorter than torch's initialisation. n: the weights of the adapters. The law counts no depth, as the library
+does for adapters. Gemma: one epoch, so steps = examples / batch.
 
 A cell is one method, rank, batch and number of examples; its loss is the share of wrong answers; more than 1 above the best
 cannot be. A family is a cell. Cells from a table have twelve LRs; those off a figure three or four, which have an inner best
@@ -49,10 +48,6 @@ class Model:
         """n: of all adapters."""
         return self.blocks * sum(rank * (size + out) for size, out in self.layers)
 
-    def matrices(self) -> int:
-        """L, as the library counts it."""
-        return 2 * self.blocks * len(self.layers)
-
 
 def transformer(width: int, queries: int, keys: int, hidden: int, blocks: int) -> Model:
     """Queries, keys, values, their way out, and a gated hidden layer."""
@@ -80,20 +75,20 @@ def gemma(folder: Path) -> list[Cell]:
 
 
 def others(folder: Path) -> list[dict[str, float | str]]:
-    """AdamW's best LR on five models, as r, beside the law's with depth 1 and with all matrices."""
+    """AdamW's best LR on five models, as r, beside the law's and that of the law before."""
     rows = [row for row in table(folder, "lora_best_lr") if row["optimizer"] == "AdamW"]
     return [_other(row) for row in rows]
 
 
 def _other(row: Row) -> dict[str, float | str]:
     model, rank, lr = MODELS[row["model"]], int(row["rank"]), number(row["best_lr"])
-    laws = [steps.of_law(TRAINED_STEPS, model.weights(rank), depth) for depth in (1, model.matrices())]
+    size = model.weights(rank)
     return {
         "name": f"{row['model']}, {row['dataset']}, rank {rank}",
         "lr": lr,
         "r": model.relative(lr, rank) / steps.mean_course(),
-        "law": laws[0],
-        "law with depth": laws[1],
+        "law": steps.of_law(TRAINED_STEPS, size, TRAINED_BATCH, depth=1, has_norms=False),
+        "before": steps.of_law_before(TRAINED_STEPS, size),
     }
 
 
@@ -109,5 +104,7 @@ def _cell(rows: list[Row]) -> Cell:
         steps=examples / batch,
         size=GEMMA.weights(rank),
         batch=batch,
+        depth=1,
+        has_norms=False,
         usual=GEMMA.relative(USUAL_LR, rank),
     )

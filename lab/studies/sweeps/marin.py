@@ -7,7 +7,8 @@ orthogonal (Muon, Scion) or precondition it (Kron, SOAP, Sophia, MARS) the updat
 Adam's, which is a factor. So each optimizer's constant is free, and only the exponents and its distance from 1 are read.
 
 **Assumed.** Steps: 20 tokens a weight and unit of `chinchilla`, 4,096 tokens a sequence. n: the size in the name, without
-embeddings. Equilibrium: lr * decay * steps is in the record. Trainings with a decay of 0 have none, and are left out.
+embeddings. Batch: sequences. All of them count as Adam's relatives in the law, as in
+the library. Equilibrium: lr * decay * steps is in the record. Trainings with a decay of 0 have none, and are left out.
 
 A cell is all trainings that agree in every setting but the LR, at least three LRs. A family is one size and number of tokens,
 over all optimizers. `decays` gives cells in which the decay differs instead: if only lr * decay counts, as at equilibrium, both
@@ -75,6 +76,7 @@ def _tuned(row: Row) -> dict[str, float | str]:
         "decay": number(row["weight_decay"]),
         "r": equilibrium(row),
         "law": facts.law,
+        "before": facts.before,
         "steps": facts.steps,
         "batch": facts.batch,
     }
@@ -107,14 +109,11 @@ def _cell(rows: list[Row], relative: Mapping) -> Cell:
         group=f"Marin, {first['optimizer']}",
         steps=_steps(first),
         size=weights,
-        batch=_batch(first),
+        batch=number(first["train_batch_size"]),
         usual=steps.at_equilibrium(kaplan(weights), 0.1) if first["optimizer"] in LIKE_ADAM else math.nan,
     )
 
 
 def _steps(row: Row) -> float:
-    return WEIGHTS[row["size"]] * TOKENS_A_WEIGHT * number(row["chinchilla"]) / _batch(row)
-
-
-def _batch(row: Row) -> float:
-    return number(row["train_batch_size"]) * TOKENS
+    tokens = WEIGHTS[row["size"]] * TOKENS_A_WEIGHT * number(row["chinchilla"])
+    return tokens / (number(row["train_batch_size"]) * TOKENS)

@@ -11,54 +11,34 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from lab.studies.sweeps.records import read
 
-OURS, BEST, FAINT = "tab:red", "tab:blue", "0.6"
+OURS, BEST = "tab:red", "tab:blue"
 
 
 def step_law(path: Path) -> None:
-    """Best r of each cell beside the law, and beside powers of size and batch."""
-    record = read("steplaw")
-    figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
-    for key, colour, name in (("dense", BEST, "dense"), ("experts", "tab:orange", "mixtures of experts")):
-        cells = _inside(record[key]["cells"])
-        left.plot([one["law"] for one in cells], [one["best"] for one in cells], ".", color=colour, label=name)
-    cells = _inside(record["dense"]["cells"])
-    batches = sorted({one["batch"] for one in cells})
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, len(batches)))
-    for batch, colour in zip(batches, colours, strict=True):
-        some = [one for one in cells if one["batch"] == batch]
-        label = f"{batch / 1000:.0f}" if batch in (batches[0], batches[len(batches) // 2], batches[-1]) else None
-        right.plot([one["law"] for one in some], [one["best"] for one in some], ".", color=colour, label=label)
-    for axes in (left, right):
-        _diagonal(axes, [one["law"] for key in ("dense", "experts") for one in record[key]["cells"]])
-        _logs(axes, "r of the law", "best r" if axes is left else "")
-    left.legend(fontsize=8, frameon=False)
-    right.legend(fontsize=8, frameon=False, title="dense, thousand tokens a step", title_fontsize=8)
-    _save(figure, path)
-
-
-def marin(path: Path) -> None:
-    """The tuned LRs of eleven optimizers, and what they are as relative steps; AdamH's by steps."""
-    tuned = read("marin")["tuned"]
-    figure, (left, middle, right) = _new(1, 3, (11, 3.8))
-    names = sorted({one["optimizer"] for one in tuned})
-    for axes, key, label in ((left, "lr", "tuned LR"), (middle, "r", "the same as r")):
-        for place, name in enumerate(names):
-            values = [one[key] for one in tuned if one["optimizer"] == name]
-            axes.plot(values, [place] * len(values), "|", color=BEST, markersize=9)
-        axes.set_yticks(range(len(names)), names if axes is left else [])
-        _logs(axes, label, "", y=False)
-        axes.set_xlim((3e-4, 3e-2) if axes is left else (5e-3, 0.5))
-    for law in {one["law"] for one in tuned}:
-        middle.axvline(law, color=OURS, linewidth=0.6, alpha=0.5)
-    middle.text(0.013, len(names) - 0.4, "the law", color=OURS, ha="center", fontsize=8)
-    for group, some in sorted(
-        _by_group(_inside(read("adamh")["cells"])).items(), key=lambda one: one[1][0]["name"].zfill(30)
-    ):
-        right.plot(
-            [one["steps"] for one in some], [one["best"] for one in some], ".-", label=group.removeprefix("AdamH, ")
+    """Best r of each cell beside the law before, and beside the law: two sources that it saw, and one that was sealed."""
+    known, sealed = read("steplaw"), read("schaipp")["followed"]["cells"]
+    kinds = {
+        "Step Law, dense": (known["dense, followed"]["cells"], BEST, "."),
+        "Step Law, mixtures of experts": (known["experts, followed"]["cells"], "tab:orange", "."),
+        "sealed: 124 million weights": (sealed, "black", "x"),
+    }
+    figure, (left, right) = _new(1, 2, (9, 4), sharey=True, sharex=True)
+    for axes, law in ((left, "before"), (right, "law")):
+        for name, (cells, colour, marker) in kinds.items():
+            some = _inside(cells)
+            axes.plot(
+                [one[law] for one in some],
+                [one["best"] for one in some],
+                marker,
+                color=colour,
+                label=name,
+                markersize=5,
+            )
+        _diagonal(axes, [one[key] for cells, *_ in kinds.values() for one in cells for key in ("law", "before")])
+        _logs(
+            axes, "r of the law before" if axes is left else "r of the law", "best r, followed" if axes is left else ""
         )
-    _logs(right, "steps", "best r of AdamH")
-    right.legend(fontsize=8, frameon=False)
+    left.legend(fontsize=8, frameon=False)
     _save(figure, path)
 
 
@@ -75,35 +55,14 @@ def deberta(path: Path) -> None:
         bottom.plot(middles, [100 * part["accuracy"] for part in parts], "o-", color=colour)
         rules = {rule["rule"]: rule["lr"] for rule in record[model]["rules"]}
     for axes in (top, bottom):
-        for rule, colour in (("the law", OURS), ("a tenth of the law", OURS), ("a distance of 0.03", "tab:green")):
+        for rule, colour in (("the law, as if new", OURS), ("the law", OURS), ("a distance of 0.03", "tab:green")):
             axes.axvline(rules[rule], color=colour, linestyle="--", linewidth=1)
         _logs(axes, "", "", y=False)
-    for rule in ("the law", "a tenth of the law", "a distance of 0.03"):
-        top.text(rules[rule] * 0.95, 60, rule, ha="right", va="top", fontsize=8)
+    for rule, side in (("the law, as if new", "right"), ("the law", "left"), ("a distance of 0.03", "right")):
+        top.text(rules[rule] * (0.95 if side == "right" else 1.05), 60, rule, ha=side, va="top", fontsize=8)
     top.set_ylabel("fail (%)")
     bottom.set(ylabel="median accuracy (%)", ylim=(84, 91), xlabel="LR")
     top.legend(fontsize=8, frameon=False, loc="upper left")
-    _save(figure, path)
-
-
-def resnet(path: Path) -> None:
-    """Errors of a ResNet-18 by the relative step that was logged."""
-    record = read("resnet")
-    figure, axes = _new(1, 1, (6, 3.6))
-    for cell, style in zip(record["cells"], ("o-", "o--", "s-", "s--"), strict=True):
-        curve = np.array(cell["curve"])
-        axes.plot(
-            curve[:, 0],
-            100 * curve[:, 1],
-            style,
-            color=BEST if "adamw" in cell["name"] else "tab:orange",
-            label=cell["name"],
-        )
-    axes.axvline(record["cells"][0]["law"], color=OURS, linestyle="--")
-    axes.text(record["cells"][0]["law"] * 1.1, 48, "the law", color=OURS, fontsize=8)
-    _logs(axes, "r, from lengths that were logged", "error at the end (%)", y=False)
-    axes.set(xlim=(1e-4, 0.3), ylim=(45, 102))
-    axes.legend(fontsize=8, frameon=False)
     _save(figure, path)
 
 
@@ -132,33 +91,10 @@ def adapters(path: Path) -> None:
     _save(figure, path)
 
 
-def together(path: Path) -> None:
-    """The constant that each source wants under the law's form and under the proposed one."""
-    constants = read("joint")["followed"]["constants"]
-    figure, (left, right) = _new(1, 2, (9, 3.8), sharey=True)
-    for axes, key, title in (
-        (left, "the law", "steps^-0.1 size^-0.19"),
-        (right, "all three", "steps^-0.2 size^-0.2 batch^0.15"),
-    ):
-        for place, one in enumerate(constants):
-            middle, spread = one[key]
-            axes.plot([middle * np.exp(-spread), middle * np.exp(spread)], [place] * 2, color=FAINT, linewidth=2)
-            axes.plot(middle, place, "o", color=BEST)
-        axes.axvline(0.13, color=OURS, linestyle="--", linewidth=1)
-        axes.set_title(title, fontsize=9)
-        axes.set_yticks(range(len(constants)), [f"{one['group']} ({one['cells']})" for one in constants])
-        _logs(axes, "constant; dashed: 0.13, small trainings", "", y=False)
-        axes.set_xlim(0.03, 1.0)
-    _save(figure, path)
-
-
 DRAW: dict[str, Callable[[Path], None]] = {
     "sweeps_steplaw.png": step_law,
-    "sweeps_marin.png": marin,
     "sweeps_deberta.png": deberta,
-    "sweeps_resnet.png": resnet,
     "sweeps_adapters.png": adapters,
-    "sweeps_joint.png": together,
 }
 
 
@@ -186,7 +122,7 @@ def _logs(axes: Any, x: str, y_label: str, y: bool = True) -> None:
 def _diagonal(axes: Any, values: Iterable[float]) -> None:
     ends = [min(values := list(values)), max(values)]
     axes.plot(ends, ends, color=OURS, linewidth=1)
-    axes.text(ends[1], ends[1] * 0.93, "the law", color=OURS, fontsize=8, ha="right", va="top")
+    axes.text(ends[1], ends[1] * 0.8, "best = law", color=OURS, fontsize=8, ha="right", va="top")
 
 
 def _inside(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -82,6 +82,7 @@ def _cell(rows: list[Row]) -> Cell:
         steps=float(STEPS),
         size=WEIGHTS,
         batch=BATCH,
+        is_adaptive=first["optimizer"] == "adamw",
         usual=next((r for lr, r, _ in kept if lr == usual), math.nan),
     )
 

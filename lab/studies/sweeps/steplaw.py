@@ -6,7 +6,7 @@ weights instead, from a start of 0.02, under the source's own schedule (`followe
 **Assumed.** The decay of 0.1, beta_1 of 0.9, 2,000 steps of warm-up and the cosine to an LR of 1e-5 stand in the paper, not in the
 table. If the decay is another one, all r change by one factor, and no exponent changes. Equilibrium needs lr * decay * steps to be
 well above 1; the record says what it is. n: the weights without embeddings, all experts for a mixture (the law counts what is
-trained); the record says what the share in use gives. Depth 1: these networks have norms. Batch: tokens a step.
+trained); the record says what the share in use gives. Batch: sequences of 2,048 tokens.
 
 A cell is one network, number of tokens and batch. A family is one network and number of tokens: 17 dense ones, 4 mixtures.
 The loss is the source's smoothed training loss, in nats a token; more than 1 above the best counts as 1.
@@ -22,7 +22,7 @@ from lab.studies.sweeps import steps
 from lab.studies.sweeps.cells import FEWEST, Cell, cell
 from lab.studies.sweeps.read import Row, grouped, number, table
 
-DECAY, WARMUP, END, TOKENS, START = 0.1, 2000, 1e-5, 2048, 0.02
+DECAY, WARMUP, END, START = 0.1, 2000, 1e-5, 0.02
 Mapping = Callable[[float, int], float]
 NETWORK = ("params", "width", "layers", "expert_width", "shared_expert_width", "topk", "gg")
 
@@ -66,7 +66,7 @@ def _cell(rows: list[Row], group: str, relative: Mapping, size: str) -> Cell:
         group=group,
         steps=float(taken),
         size=number(first[size]),
-        batch=number(first["batch_sequences"]) * TOKENS,
+        batch=number(first["batch_sequences"]),
         usual=relative(kaplan(number(first["params"])), taken),
     )
 

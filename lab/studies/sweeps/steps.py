@@ -10,20 +10,40 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mlrsnet.default import Default, course
+from mlrsnet.default import DEEPEST, USUAL_DEPTH, USUAL_SIZE, USUAL_STEPS, Size, course, kept
 from mlrsnet.law import Facts
 
 TIMES = 400
 """Equal parts of a training in which `followed` looks at the weights."""
 
 
-def of_law(steps: float, size: float, depth: int = 1, is_trained: bool = False) -> float:
-    """The r of the default.
+def of_law(
+    steps: float,
+    size: float,
+    batch: float,
+    depth: int = DEEPEST,
+    has_norms: bool = True,
+    is_adaptive: bool = True,
+    is_trained: bool = False,
+) -> float:
+    """The r of the default. Where nothing else is said: at least 12 matrices with norms, under Adam or one of its relatives.
 
-    >>> round(of_law(500, 10_000), 3), round(of_law(28_000, 139e6), 4)
+    >>> round(of_law(500, 10_000, 32, depth=1, is_adaptive=False), 3), round(of_law(28_000, 139e6, 32), 4)
+    (0.13, 0.0214)
+    """
+    facts = Facts(depth, round(size), has_norms, is_trained=is_trained, is_adaptive=is_adaptive, batch_size=batch)
+    return Size()(facts, steps) * kept(facts)
+
+
+def of_law_before(steps: float, size: float, depth: int = 1, is_trained: bool = False) -> float:
+    """The r of the default before it knew batch and optimizer; depth: 1 with norms.
+
+    >>> round(of_law_before(500, 10_000), 3), round(of_law_before(28_000, 139e6), 4)
     (0.13, 0.0142)
     """
-    return Default().size_of(Facts(matrices=depth, parameters=round(size), depth=depth, is_trained=is_trained), steps)
+    near = kept(Facts(parameters=round(size), is_trained=is_trained))
+    deep = max(1.0, depth / USUAL_DEPTH) ** -1.2
+    return float(0.13 * (steps / USUAL_STEPS) ** -0.1 * (size / USUAL_SIZE) ** -0.19 * deep * near)
 
 
 def at_equilibrium(lr: float, decay: float) -> float:
@@ -107,3 +127,15 @@ def cosine(warmup: float, end: float) -> NDArray[np.float64]:
     u = (np.arange(TIMES) + 0.5) / TIMES
     fall = end + (1 - end) * 0.5 * (1 + np.cos(np.pi * np.clip((u - warmup) / max(1e-9, 1 - warmup), 0, 1)))
     return np.where(u < warmup, u / max(warmup, 1e-9), fall)
+
+
+def plateau(warmup: float, fall: float, is_root: bool = False) -> NDArray[np.float64]:
+    """The `shape` of a straight warm-up, a plateau, and a fall to 0 over the last share: 1 - x, or 1 - sqrt(x).
+
+    >>> shape = plateau(0.1, 0.5)
+    >>> round(float(shape[100]), 2), round(float(shape[300]), 2), round(float(plateau(0.1, 0.5, True)[300]), 2)
+    (1.0, 0.5, 0.29)
+    """
+    u = (np.arange(TIMES) + 0.5) / TIMES
+    x = np.clip((u - 1 + fall) / max(fall, 1e-9), 0, 1)
+    return np.where(u < warmup, u / max(warmup, 1e-9), 1 - (np.sqrt(x) if is_root else x))

@@ -9,7 +9,7 @@ from torch.optim import AdamW
 
 from mlrsnet import LearnedLR
 from mlrsnet._optimizers import noise_scale
-from mlrsnet.default import Default, course
+from mlrsnet.default import Default, course, kept
 from mlrsnet.facts import read_facts
 from mlrsnet.sensors import count
 
@@ -75,7 +75,8 @@ def _wanted(step: int, facts: Any, optimizer: AdamW) -> float:
     """Without what the loss adds."""
     law = Default()
     return (
-        law.size_of(facts, PLANNED)
+        law.size(facts, PLANNED)
+        * kept(facts)
         * law.begin(facts).caution
         * float(course(step / PLANNED))
         * noise_scale(optimizer.param_groups[0])

@@ -15,7 +15,19 @@ import numpy as np
 from experiments import markdown, results
 
 RUNS = results.RESULTS / "judge" / "runs.jsonl.gz"
-DECAYS = ("linear", "cosine")
+DECAYS, USUAL = ("linear", "cosine"), "cosine 1x"
+SHOWN = (
+    "default",
+    "default told more",
+    "default without losses",
+    "calibrated AdamW",
+    "one relative size",
+    USUAL,
+    "Schedule-Free",
+    "Prodigy",
+)
+"""Methods in the table of tasks."""
+
 FEW_EPOCHS, FARTHER, DRAWS, DIGITS = 3, 1.1, 4000, 6
 
 Record = dict[str, Any]
@@ -97,11 +109,13 @@ def logs(records: Iterable[Record]) -> dict[str, Logs]:
     decays = tuned(records)
     found: dict[str, Logs] = defaultdict(lambda: defaultdict(dict))
     for record in records:
-        decay = decays.get(record["task"])
-        if record["method"] in DECAYS or decay is None or record["seed"] not in decay.runs:
+        decay, name = decays.get(record["task"]), record["method"]
+        if name == "cosine" and record["multiple"] == 1:
+            name = USUAL
+        if name in DECAYS or decay is None or record["seed"] not in decay.runs:
             continue
         base = error(decay.runs[record["seed"]])
-        found[record["method"]][record["task"]][record["seed"]] = math.log(max(error(record), 1e-9) / max(base, 1e-9))
+        found[name][record["task"]][record["seed"]] = math.log(max(error(record), 1e-9) / max(base, 1e-9))
     return found
 
 
@@ -123,7 +137,8 @@ def summary(by_task: Logs) -> Summary:
 def table(path: Path = RUNS) -> list[str]:
     """One line per task, one column per method; then what they come to."""
     records = read(path)
-    found, decays = logs(records), tuned(records)
+    every, decays = logs(records), tuned(records)
+    found = {name: every[name] for name in SHOWN if name in every}
     if not found:
         return results.NOTHING
     astray = {(run["method"], run["task"]) for run in records if run["test"] is None}

@@ -109,13 +109,18 @@ def _times(decay: str) -> float:
 
 def ratio(runs: Sequence[Record], decay: Sequence[Record], errors: Sequence[float] | None = None) -> Ratio | None:
     """Seed by seed, over the seeds that both have; `errors` replace those of the runs."""
-    base = {run.spec["seed"]: last_error(run) for run in decay}
-    own = dict(zip((run.spec["seed"] for run in runs), errors or map(last_error, runs), strict=True))
-    logs = [math.log(max(own[seed], 1e-9) / max(base[seed], 1e-9)) for seed in own if seed in base]
-    if not logs:
+    found = list(logs(runs, decay, errors).values())
+    if not found:
         return None
     astray = errors is None and any(run.status == DIVERGED for run in runs)
-    return Ratio(math.exp(mean(logs)), stdev(logs) if len(logs) > 1 else None, len(logs), astray)
+    return Ratio(math.exp(mean(found)), stdev(found) if len(found) > 1 else None, len(found), astray)
+
+
+def logs(runs: Sequence[Record], decay: Sequence[Record], errors: Sequence[float] | None = None) -> dict[int, float]:
+    """log(error / error of the decay), by the seeds that both have."""
+    base = {run.spec["seed"]: last_error(run) for run in decay}
+    own = dict(zip((run.spec["seed"] for run in runs), errors or map(last_error, runs), strict=True))
+    return {seed: math.log(max(own[seed], 1e-9) / max(base[seed], 1e-9)) for seed in own if seed in base}
 
 
 def ratios(rows: dict[str, Row]) -> tuple[str, dict[str, Ratio]] | None:

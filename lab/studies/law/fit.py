@@ -8,6 +8,7 @@ mean gap around its r, each family counting the same.
 """
 
 import gzip
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)
 STARTS = (0.03, 0.08, 0.2)
 DRAWS = 2000
 FALL = 0.1
+MARKS, CLEARLY = 6, 0.01
+"""How often a training's losses were kept; a difference of gaps that counts."""
 FIRST_ROWS = 230
 """Numbers of rows below it were drawn first; the form FIRST was chosen on them."""
 
@@ -273,6 +276,42 @@ def judged_on_larger(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+OVER = (0.0, 0.95, 1.05, 1.5, math.inf)
+"""Borders of test loss at the end / training loss at half-time."""
+
+
+def advice(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """What half and twice the default's steps cost, by how far the test loss at the end is above the training loss at half-time.
+
+    That loss is a mean since a fifth of the training, under the size next to the default's.
+    """
+    found = []
+    for row in rows:
+        near = min(
+            (one for one in row["sizes"] if one[0] == FALL and len(one[4]) == MARKS and one[3]),
+            key=lambda one: abs(math.log(one[1]) - today(row)),
+            default=None,
+        )
+        if near is not None and math.isfinite(near[3]) and near[3] > 0 < near[4][-1][1]:
+            sizes, gaps = np.array(curve(row)).T
+            at = [float(np.interp(today(row) + off, sizes, gaps)) for off in (-math.log(2), 0.0, math.log(2))]
+            found.append((near[3] / near[4][-1][1], at[0] - at[1], at[2] - at[1]))
+    ratio, half, twice = np.array(found).T
+    parts = [(low, high, (ratio >= low) & (ratio < high)) for low, high in itertools.pairwise(OVER)]
+    return [
+        {
+            "from": low,
+            "to": high if math.isfinite(high) else None,
+            "rows": int(own.sum()),
+            "half": float(half[own].mean()),
+            "twice": float(twice[own].mean()),
+            "half is better": float((half[own] < -CLEARLY).mean()),
+            "twice is better": float((twice[own] < -CLEARLY).mean()),
+        }
+        for low, high, own in parts
+    ]
+
+
 def fits(rows: Sequence[Row]) -> dict[str, Any]:
     """Everything that the page says of the table."""
     table = Table(rows)
@@ -302,6 +341,7 @@ def fits(rows: Sequence[Row]) -> dict[str, Any]:
         "law": judged(table, table.at(torch.tensor([today(row) for row in rows])), base),
         "law, untold": judged(table, table.at(torch.tensor([untold(row) for row in rows])), base),
         "later rows": later([row for row in rows if row["number"] >= FIRST_ROWS]),
+        "advice": advice(rows),
         "forms": forms,
         "least squares": {"all": least_squares(rows, names), "at most 3 epochs": least_squares(once, names)},
         "by family": {

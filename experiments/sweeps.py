@@ -33,8 +33,7 @@ def _read(file: str, place: str) -> Any:
 def rules() -> list[str]:
     """The mean regret of each rule in each source."""
     heads = [
-        "",
-        "curves",
+        "(curves)",
         "best / law",
         LAW,
         "before",
@@ -50,9 +49,8 @@ def rules() -> list[str]:
 def _costs(name: str, record: Any, even: Any) -> list[str]:
     found, other = _by_name(record), _by_name(even)
     costs = [_cost(found.get(LAW), True), *(_cost(found.get(rule)) for rule in (BEFORE, SMALL, USUAL))]
-    cells = str(len((record or even)["cells"]))
     more = [_cost(other.get(LAW)), _cost(other.get(BEFORE))]
-    return [name, cells, _ratio(found.get(LAW)), *costs, _cost(_free(found)), *more]
+    return [f"{name} ({len((record or even)['cells'])})", _ratio(found.get(LAW)), *costs, _cost(_free(found)), *more]
 
 
 def _by_name(record: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments import sweeps as tables
 from lab.studies.sweeps import adamh, failures, fits, joint, lora, marin, opda, resnet, schaipp, steplaw, steps
 from lab.studies.sweeps.cells import cell
 from lab.studies.sweeps.deberta import Tuned
@@ -238,3 +239,33 @@ def test_random_settings_tell_by_which_scale_of_the_law_they_were_best():
     found = opda.judged(runs)["rules"]
     assert found["the law"]["best scale"][0] == pytest.approx(2, rel=0.2)
     assert found["the law"]["cost"][0] == pytest.approx(0.1 * math.log(2) ** 2, rel=0.4)
+
+
+def test_tables_of_small_trainings_name_every_law_and_form(monkeypatch):
+    one = {"gap": [0.05, 0.04, 0.06], "worst tenth": 0.17, "more": [-0.02, -0.03, -0.01]}
+    names = ("law", "law, untold", "best size", "best size and fall of 0.1 or 0.5")
+    later = {"rows": 226, "before": one, "law": one}
+    made = {
+        "before": {**one, "more": None},
+        "forms": {"one size": one},
+        **dict.fromkeys(names, one),
+        "later rows": later,
+    }
+    made |= {"larger": {"mean": {"before": 0.03, "law": 0.02, "best size": -0.01}, "rows": [{}] * 11}}
+    del made["before"]["more"]
+    monkeypatch.setattr(tables.results, "data", lambda path: made)
+    assert [line.split(" | ")[0] for line in tables.table_rules()[2:]] == [
+        f"| {name}"
+        for name in (
+            "the law before",
+            "one size",
+            "the default's law",
+            "not told the batch",
+            "the best size of each training",
+            "best size and fall",
+        )
+    ]
+    assert tables.table_later()[2:] == [
+        "| the law before | 5.0 (4.0 to 6.0) | 17 | | 3.0 |",
+        "| the default's law | 5.0 (4.0 to 6.0) | 17 | -2.0 (-3.0 to -1.0) | 2.0 |",
+    ]

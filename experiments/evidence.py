@@ -1,9 +1,10 @@
 """All that was trained to judge the default: the 18 tasks of the recipe `proof`, and the 13 kinds of `lab/studies/judge`."""
 
 import math
+from pathlib import Path
 from statistics import fmean, stdev
 
-from experiments import judge, markdown, proof, results
+from experiments import drawing, judge, markdown, proof, results
 from experiments.judge import Logs, Summary
 from mlrsnet_lab.recipes.proof import UNTOLD
 
@@ -68,8 +69,8 @@ def summary() -> list[str]:
     return [
         *markdown.table(heads, lines),
         "",
-        "Geometric means, with intervals of 95 % by draws of tasks and of their seeds. The last column: ± standard error over tasks, "
-        "and on how many the default is better.",
+        "Geometric means, with intervals of 95 % by draws of tasks and of their seeds. Last column: ± standard error over tasks, and "
+        "on how many the default is better.",
     ]
 
 
@@ -88,3 +89,45 @@ def against(own: Logs, others: Logs) -> str:
 
 def _cell(one: Summary) -> str:
     return f"{one.mean:.3f} ({one.low:.2f} to {one.high:.2f})"
+
+
+RIGHT = 1.6
+MARKS = {
+    DEFAULT: ("o", "tab:blue", 60),
+    "default, not told losses": (".", "tab:cyan", 40),
+    "AdamW for all, calibrated": ("x", "tab:red", 30),
+    "cosine, usual LR": ("|", "black", 90),
+    "Schedule-Free": ("^", "tab:green", 24),
+    "Prodigy": ("s", "tab:orange", 20),
+    "one relative size": ("+", "tab:purple", 40),
+}
+"""Form, colour and size in the picture."""
+
+
+def draw(out: Path) -> None:
+    """A line per training, the new kinds above, and a mark per method, against the best-tuned decay."""
+    found = {name: [_means(logs) for logs in pair] for name, pair in both().items() if name in MARKS}
+    groups = [sorted(means, key=means.__getitem__) for means in found[DEFAULT]]
+    tasks = [task for group in groups for task in group]
+    figure, axes = drawing.new(1, 1, (8.0, 0.24 * len(tasks) + 1.4))
+    for name, (mark, colour, size) in MARKS.items():
+        values = {task: value for means in found.get(name, []) for task, value in means.items()}
+        places = [(min(values[task], RIGHT), y) for y, task in enumerate(tasks) if task in values]
+        if places:
+            axes.scatter(*zip(*places, strict=True), s=size, marker=mark, color=colour, label=name, zorder=3)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.axhline(len(groups[0]) - 0.5, color="grey", linewidth=0.5)
+    axes.set_xscale("log")
+    ticks = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, RIGHT)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(tasks)), tasks, fontsize=8)
+    axes.set_xlabel(f"error / error of the best-tuned decay (left is better; beyond {RIGHT:g}: drawn there)")
+    drawing.plain(axes)
+    options = {"loc": "lower center", "bbox_to_anchor": (0.3, 1.0), "ncols": 4, "frameon": False, "fontsize": 8}
+    axes.legend(columnspacing=1.2, handletextpad=0.2, **options)
+    drawing.save(figure, out)
+
+
+def _means(logs: Logs) -> dict[str, float]:
+    return {task: math.exp(fmean(by_seed.values())) for task, by_seed in logs.items()}

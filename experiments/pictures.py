@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 from experiments import (
     algorithm_1,
+    evidence,
     full_horizon,
     paper_tables,
-    proof,
     resnet18_grid,
     results,
     transfers,
@@ -23,7 +23,7 @@ from mlrsnet_lab import report
 
 PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
-    "proof.png": proof.draw,
+    "proof.png": evidence.draw,
     "lr_curves.png": resnet18_grid.draw,
     "universal_lstm.png": full_horizon.draw_lrs,
     "universal_lstm_map.png": full_horizon.draw_map,

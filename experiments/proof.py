@@ -12,10 +12,9 @@ A training that diverged counts as guessing, or as predicting the mean, and is m
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import geometric_mean, mean, stdev
 
-from experiments import drawing, markdown, results
+from experiments import markdown, results
 from mlrsnet_lab.recipes.proof import TIMES, UNTOLD, VALIDATED
 from mlrsnet_lab.recipes.rows import KINDS
 from mlrsnet_lab.records import DIVERGED, Record
@@ -24,17 +23,6 @@ from mlrsnet_lab.report.tables import Row
 FOLDER = "proof_short"
 DECAYS = [f"{kind.capitalize()} {times:g}x" for kind in KINDS for times in TIMES]
 USUAL, NOTHING = "Cosine 1x", "doing nothing"
-RIGHT = 1.6
-MARKS = (
-    ("o", "tab:blue", 60),
-    (".", "tab:cyan", 40),
-    ("|", "black", 90),
-    ("x", "tab:red", 30),
-    ("^", "tab:green", 24),
-    ("s", "tab:orange", 20),
-    ("+", "tab:purple", 40),
-)
-"""Of `HEADS` in the picture: form, colour, size."""
 ASTRAY = " †"
 
 
@@ -143,7 +131,8 @@ def table(folder: str = FOLDER) -> list[str]:
     found = {one.title: made for one in results.columns(folder) if (made := ratios(results.rows(folder, one.title)))}
     if not found:
         return results.NOTHING
-    heads = list(dict.fromkeys(name for _, row in found.values() for name in row if name != VALIDATED))
+    every = list(dict.fromkeys(name for _, row in found.values() for name in row if name != VALIDATED))
+    heads = [name for name in (*HEADS, NOTHING) if name in every] if folder == FOLDER else every
     lines = [
         [
             task,
@@ -159,7 +148,7 @@ def table(folder: str = FOLDER) -> list[str]:
         "at most 1.05": [f"{sum(one <= 1.05 for one in those.values())} of {len(those)}" for those in by_head.values()],
     }
     return [
-        *markdown.table(["error against the best decay", "which is", *heads], lines),
+        *markdown.table(["error / best-tuned decay's", "which is", *(HEADS.get(name, name) for name in heads)], lines),
         *(markdown.line([name, "", *cells]) for name, cells in last.items()),
         "",
         "Last epoch, test data, ± standard error over paired seeds; below 1 is better than the best-tuned decay. †: a training "
@@ -182,102 +171,13 @@ def validated(folder: str = FOLDER) -> list[str]:
 HEADS = {
     "Universal": "default",
     UNTOLD: "default, without losses",
+    "Calibrated AdamW": "AdamW, calibrated",
+    "One relative size": "one relative size",
     USUAL: "cosine, usual LR",
-    "Universal LSTM": "`universal-lstm`",
     "Schedule-Free": "Schedule-Free",
     "Prodigy": "Prodigy",
-    "One relative size": "one relative size",
 }
-"""What README shows, and its names there."""
-
-
-def readme(folder: str = FOLDER) -> list[str]:
-    """The default with and without losses, beside a cosine at its usual LR, its first version and rivals."""
-    found = _by_task(folder)
-    shown = {head: name for head, name in HEADS.items() if any(head in row for row in found.values())}
-    lines = [
-        [task, *(f"{row[head].value:.2f}" if head in row else "" for head in shown)] for task, row in found.items()
-    ]
-    means = [geometric_mean([row[head].value for row in found.values() if head in row]) for head in shown]
-    return [
-        *markdown.table(["error / best-tuned decay's", *shown.values()], lines),
-        markdown.line(["**geometric mean**", *(f"**{one:.2f}**" for one in means)]),
-    ]
-
-
-CHOICES = {
-    "Universal": "the default",
-    "Prodigy": "Prodigy and a cosine",
-    "Schedule-Free": "Schedule-Free",
-    USUAL: "a cosine at the usual LR",
-    "One relative size": "one relative size for all, the rule behind the default",
-}
-"""What one can do without tuning, in one training."""
-
-
-def deciding(folder: str = FOLDER) -> list[str]:
-    """What one can do, what it costs, how good it is, and where it is worst."""
-    found = _by_task(folder)
-    tried = [sum(name in results.rows(folder, one.title) for name in DECAYS) for one in results.columns(folder)]
-    lines = [["a decay, LR tuned on validation data", f"{min(tried)} to {max(tried)}", "1", "", ""]]
-    for head, name in CHOICES.items():
-        those = {task: row[head].value for task, row in found.items() if head in row}
-        worst = sorted(those, key=lambda task: -those[task])[:2]
-        where = ", ".join(f"{task} ({those[task]:.2f})" for task in worst)
-        lines.append([name, "1", f"{geometric_mean(those.values()):.3f}", where, _head_to_head(folder, head)])
-    heads = ["", "trainings", "error, geometric mean", "worst on", "default / it (tasks that the default wins)"]
-    fair = [
-        f"without {task}, default / {name} is {_head_to_head(folder, head, without=task)}"
-        for head, name in (("Prodigy", "Prodigy"), ("One relative size", "one relative size"))
-        for task in [max(found, key=lambda task: found[task][head].value if head in found[task] else 0)]
-    ]
-    return [*markdown.table(heads, lines), "", f"± standard error over tasks. One task can decide: {'; '.join(fair)}."]
-
-
-def _head_to_head(folder: str, rival: str, own: str = "Universal", without: str = "") -> str:
-    """The default's error divided by the rival's, over the seeds that both have: geometric mean, standard error, wins."""
-    logs = []
-    for one in results.columns(folder):
-        rows = results.rows(folder, one.title)
-        if rival in rows and rival != own and one.title != without:
-            found = ratio(results.ended(rows[own]), results.ended(rows[rival]))
-            logs += [math.log(found.value)] if found else []
-    if not logs:
-        return ""
-    spread = stdev(logs) / math.sqrt(len(logs))
-    return f"{math.exp(mean(logs)):.3f} ± {spread:.3f} ({sum(log < 0 for log in logs)} of {len(logs)})"
-
-
-def draw(out: Path) -> None:
-    """A line per task, a mark per schedule, against the best-tuned decay."""
-    found = _by_task(FOLDER)
-    tasks = sorted(found, key=lambda task: found[task]["Universal"].value if "Universal" in found[task] else 1)
-    figure, axes = drawing.new(1, 1, (8.0, 0.3 * len(tasks) + 1.4))
-    for (head, name), (mark, colour, size) in zip(HEADS.items(), MARKS, strict=True):
-        places = [(found[task][head].value, y) for y, task in enumerate(tasks) if head in found[task]]
-        if places:
-            x, y = zip(*places, strict=True)
-            axes.scatter(
-                [min(one, RIGHT) for one in x], y, s=size, marker=mark, color=colour, label=name.strip("`"), zorder=3
-            )
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.set_xscale("log")
-    ticks = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, RIGHT)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_yticks(range(len(tasks)), tasks, fontsize=8)
-    axes.set_xlabel(f"error / error of the best-tuned decay (left is better; beyond {RIGHT:g}: drawn there)")
-    drawing.plain(axes)
-    axes.legend(
-        fontsize=8,
-        loc="lower center",
-        bbox_to_anchor=(0.3, 1.0),
-        ncols=4,
-        frameon=False,
-        columnspacing=1.2,
-        handletextpad=0.2,
-    )
-    drawing.save(figure, out)
+"""What the table shows of the rows, and its names there."""
 
 
 def _by_task(folder: str) -> dict[str, dict[str, Ratio]]:

@@ -1,12 +1,10 @@
 """Tables of finished studies, from their records. The programs that measured are at commit 96fdb0853c23, under `experiments/`."""
 
 import math
-from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 from experiments import markdown, results
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.records import Record
 from mlrsnet_lab.report.numbers import short_text
 
 OBJECTIVES = (
@@ -64,19 +62,6 @@ def validation() -> list[str]:
     return markdown.table(["", "mean gap, negative is better", "median", "trainings at least as good"], lines)
 
 
-def jumps() -> list[str]:
-    """How many trainings were lost; an error of 1 is guessing."""
-    lines = [
-        [arm, f"{sum(not error < 1 for error in found)} of {len(found)}", f"{median(found):.2f}", _worst(found)]
-        for arm, found in results.data("jumps/cpu.json")["errors"].items()
-    ]
-    return markdown.table(["", "worse than guessing", "median error", "worst"], lines)
-
-
-def _worst(values: list[float]) -> str:
-    return f"{max(values):.2f}" if all(map(math.isfinite, values)) else "not finite"
-
-
 CLEARLY = 0.05
 """The difference of log losses from which one is clearly better."""
 
@@ -93,33 +78,6 @@ def over_fitting() -> list[str]:
             lines.append([arm, what, f"{math.exp(fmean(logs)):.3f}", *shares, f"{math.exp(max(logs)):.2f}"])
     heads = ["", "weights of the", "test loss / cosine's", "clearly better", "clearly worse", "worst"]
     return [*markdown.table(heads, lines), "", f"{len(runs)} trainings; geometric mean; clearly: by 5 %."]
-
-
-WIDTH = 0.02
-"""Real LRs are the median over this share of the training on either side."""
-
-
-def previews() -> list[str]:
-    """Real LRs of the default divided by those previewed after one batch, in the trainings of the proof, first seed."""
-    kept = results.data("preview/cpu.json")
-    ratios = [
-        [a / b for a, b in zip(_real(results.run("proof_short", title, "Universal"), kept["shares"]), lrs, strict=True)]
-        for title, lrs in kept["lrs"].items()
-    ]
-    rows = [
-        [name, *(f"{pick(column):.2g}" for column in zip(*ratios, strict=True))]
-        for name, pick in (("lowest", min), ("median", median), ("highest", max))
-    ]
-    heads = ["LR set / LR previewed", *(f"at {round(100 * share)} %" for share in kept["shares"])]
-    return [*markdown.table(heads, rows), "", f"{len(ratios)} trainings ([previews](../results/preview/cpu.json))."]
-
-
-def _real(run: Record, shares: Sequence[float]) -> list[float]:
-    """The LRs of a training at shares of it."""
-    lrs = run.trace["lr"]
-    wide = max(1, round(WIDTH * len(lrs)))
-    places = [round(share * (len(lrs) - 1)) for share in shares]
-    return [median(lrs[max(0, place - wide) : place + wide + 1]) for place in places]
 
 
 LAST = 100

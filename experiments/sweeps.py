@@ -266,6 +266,39 @@ def _percent(three: list[float]) -> str:
     return f"{middle:.1f} ({low:.1f} to {high:.1f})"
 
 
+def advice() -> list[str]:
+    """What half and twice the default's steps cost, by how much a training over-fits."""
+    lines = [
+        [
+            f"{one['from']:g} to {one['to']:g}" if one["to"] else f"{one['from']:g} and more",
+            str(one["rows"]),
+            *(f"{100 * one[name]:+.1f} % ({100 * one[f'{name} is better']:.0f} %)" for name in ("half", "twice")),
+        ]
+        for one in _law("advice")
+    ]
+    heads = ["test loss at the end / training loss at half-time", "trainings", "half", "twice"]
+    return [*markdown.table(heads, lines), "", "In brackets: in how many of them the error was better by 1 % or more."]
+
+
+def larger() -> list[str]:
+    """The laws on larger networks, row by row."""
+    found = results.data("law/fits.json")["larger"]
+    names = ("before", "law", "best size")
+    lines = [
+        [
+            f"{one['family']}, {one['optimizer']}",
+            f"{one['parameters'] / 1e6:.1f} M",
+            str(one["steps"]),
+            f"{one['best / law']:.2f}",
+            *(f"{100 * one[name]:.1f}" for name in names),
+        ]
+        for one in found["rows"]
+    ]
+    means = [f"**{100 * found['mean'][name]:.1f}**" for name in names]
+    heads = ["", "weights", "steps", "best size / law", "the law before", "the law", "best size"]
+    return [*markdown.table(heads, lines), markdown.line(["**mean**", "", "", "", *means])]
+
+
 def table_powers() -> list[str]:
     """Powers that the best sizes of the table want, and what is left."""
     found = results.data("law/fits.json")["least squares"]

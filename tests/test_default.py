@@ -105,7 +105,7 @@ def test_a_trained_network_begins_with_short_steps_and_a_fresh_one_does_not():
             if isinstance(layer, nn.LayerNorm):
                 layer.weight.uniform_(0.6, 1.4)
     ratio = lrs(trained)[1] / lrs(fresh)[1]
-    assert ratio == pytest.approx(0.5, rel=0.2)
+    assert ratio == pytest.approx(0.3, rel=0.2)
 
 
 def test_weights_that_are_loaded_after_construction_are_seen_as_they_are():
@@ -132,7 +132,7 @@ def lr_after(losses, law=None, x=1.0, total_steps=100, **facts):
 
 
 @pytest.mark.parametrize(
-    ("last", "expected"), [(1.0, 0.5), (0.1, 0.85), (math.nan, 0.7)], ids=["level", "falls", "untold"]
+    ("last", "expected"), [(1.0, 0.3), (0.1, 0.85), (math.nan, 0.5)], ids=["level", "falls", "untold"]
 )
 def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected):
     losses = [last if math.isnan(last) or step >= 20 else 1.0 for step in range(80)]
@@ -145,8 +145,8 @@ def test_a_large_trained_network_stays_near_where_it_is(size, share):
     assert trained / new == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("size", "share"), [(20_000, 0.7), (240_000, 0.5), (600_000_000, 0.01)])
-def test_a_trained_network_that_is_told_no_loss_takes_seven_tenths_or_what_it_keeps_to_if_that_is_less(size, share):
+@pytest.mark.parametrize(("size", "share"), [(20_000, 0.5), (375_000, 0.4), (600_000_000, 0.01)])
+def test_a_trained_network_that_is_told_no_loss_takes_half_or_what_it_keeps_to_if_that_is_less(size, share):
     new, trained = (lr_after([math.nan], is_trained=one, parameters=size) for one in (False, True))
     assert trained / new == pytest.approx(share)
 

@@ -13,7 +13,7 @@
     course   a warm-up over 5 % of the training, then a straight fall
     level    average loss / first loss; at most 1
     rise     (lowest level / level)^3, at least 0.1: shorter steps where the loss grows
-    waits    a network that was trained before keeps to half of its steps until the loss has fallen, to 0.7 of them while no loss
+    waits    a network that was trained before keeps to 0.3 of its steps until the loss has fallen, to half of them while no loss
              is told, or to kept if that is less already; else 1
     x        |step at an LR of 1|^2 / |weights|^2, of each step so far, see `sensors.Steps`. The mean is exponential, over a
              tenth of the training. Where the step is the gradient itself, as in plain SGD, x counts at least as it is now
@@ -61,7 +61,7 @@ LEVEL_WINDOW, LEVEL_STEPS = 0.05, 10
 SETTLED = 0.3
 """A level has settled when it has seen this share of its window."""
 
-UNTOLD = 0.7
+UNTOLD = 0.5
 """The share of its steps that a trained network takes while no loss is told."""
 
 TRAINED_SIZE = 60_000
@@ -219,7 +219,7 @@ class Default:
     """
 
     size: Size = Size()
-    caution: float = 0.5
+    caution: float = 0.3
     fall: float = 0.1
     rise: float = 3.0
 

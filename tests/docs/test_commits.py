@@ -25,10 +25,8 @@ UNKNOWN = {
     "faults/faults.json": 1,
     "fuzz/fuzz.json": 1,
     "horizon/speed-h200.json": 1,
-    "jumps/cpu.json": 1,
     "metatrain_overhead/cpu.json": 1,
     "metatrain_overhead/h200.json": 1,
-    "preview/cpu.json": 1,
     "probe/probe.json": 1,
     "step_overhead/cpu.json": 1,
 }

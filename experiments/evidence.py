@@ -69,8 +69,8 @@ def summary() -> list[str]:
     return [
         *markdown.table(heads, lines),
         "",
-        "Geometric means, with intervals of 95 % by draws of tasks and of their seeds. Last column: ± standard error over tasks, and "
-        "on how many the default is better.",
+        "Geometric means, with intervals of 95 % by draws of tasks and of their seeds. Last column: ± standard error over tasks, "
+        "and on how many the default is better.",
     ]
 
 

@@ -274,7 +274,7 @@ def advice() -> list[str]:
             str(one["rows"]),
             *(f"{100 * one[name]:+.1f} % ({100 * one[f'{name} is better']:.0f} %)" for name in ("half", "twice")),
         ]
-        for one in _law("advice")
+        for one in results.data("law/fits.json")["advice"]
     ]
     heads = ["test loss at the end / training loss at half-time", "trainings", "half", "twice"]
     return [*markdown.table(heads, lines), "", "In brackets: in how many of them the error was better by 1 % or more."]

@@ -44,7 +44,7 @@ def train(task: Task, plan: fill.Plan, size: float, apart: bool) -> tuple[float,
         law = Default(Size.fixed(size))
         all_learned.append(mlrsnet.LearnedLR(optimizer, law, total_steps=plan.steps, trained=False))
         optimizers.append(optimizer)
-    for index in fill._batches(task, plan):
+    for index in fill.batches(plan.steps, plan.examples, plan.batch, plan.seed):
         model.zero_grad()
         loss = task.loss(model, index)
         value = float(loss.detach())

@@ -14,7 +14,7 @@ from lab.studies.forks.sensors import Watch
 from lab.studies.law import fill, fit
 from lab.studies.law.families import FAMILIES, Draw, Task
 from mlrsnet.default import Default, Size
-from mlrsnet.sensors import read_facts
+from mlrsnet.facts import read_facts
 
 Row = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Training:
         self.optimizer = fill.OPTIMIZERS[plan.optimizer](self.weights(), lr=0.1, weight_decay=plan.weight_decay)
         law = Default(Size.fixed(size))
         self.learned = mlrsnet.LearnedLR(self.optimizer, law, total_steps=plan.steps, trained=False)
-        self.batches = list(fill._batches(task, plan))
+        self.batches = list(fill.batches(plan.steps, plan.examples, plan.batch, plan.seed))
         self.losses: list[float] = []
         self.watch = Watch(self.weights()) if watches else None
         self.is_lost = False

@@ -45,9 +45,13 @@ def of_proof() -> dict[str, Logs]:
 
 
 def both() -> dict[str, tuple[Logs, Logs]]:
-    """By method: its logs on the tasks of the recipe, and on the new kinds; without those that have neither."""
+    """By method: its logs on the tasks of the recipe, if all that the default has are done, and on the new kinds."""
     tasks, kinds = of_proof(), judge.logs(judge.read())
-    found = {name: (tasks.get(row, {}), kinds.get(method, {})) for name, (row, method) in NAMES.items()}
+    whole = len(tasks.get(NAMES[DEFAULT][0], {}))
+    found = {
+        name: (done if len(done := tasks.get(row, {})) >= whole else {}, kinds.get(method, {}))
+        for name, (row, method) in NAMES.items()
+    }
     return {name: logs for name, logs in found.items() if any(logs)}
 
 

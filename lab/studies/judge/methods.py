@@ -25,6 +25,9 @@ WARMUP = 0.05
 START, TIMES = (0.3, 1.0, 3.0), (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Multiples of the usual LR that are tried first, and all that may be."""
 
+LAW_BEFORE = Default(replace(Size.fixed(0.13), steps=-0.1, parameters=-0.19, depth=-1.2), caution=0.1)
+"""But for what it did of norms: it counted no depth there, as 0 does."""
+
 ONE_SIZE = Default(Size.fixed(0.087), fall=0.0, rise=0.0)
 FIRST_STEP = 1e-4
 """Of L-DoG with batch norm, as its authors advise."""
@@ -163,6 +166,7 @@ METHODS: dict[str, Method] = {
     "AdamH": adam_h,
     "default": learned(),
     "default told more": learned(knows=True),
+    "the law before": learned(LAW_BEFORE),
     "default without losses": learned(told=False),
     **{f"default x {scale:g}": learned(scale=scale) for scale in (0.5, 2.0)},
 }

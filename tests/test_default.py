@@ -132,14 +132,14 @@ def lr_after(losses, law=None, x=1.0, total_steps=100, **facts):
 
 
 @pytest.mark.parametrize(
-    ("last", "expected"), [(1.0, 0.3), (0.1, 0.85), (math.nan, 0.5)], ids=["level", "falls", "untold"]
+    ("last", "expected"), [(1.0, 0.3), (0.1, 0.43), (math.nan, 0.5)], ids=["level", "falls", "untold"]
 )
 def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected):
     losses = [last if math.isnan(last) or step >= 20 else 1.0 for step in range(80)]
     assert lr_after(losses, is_trained=True) / lr_after(losses) == pytest.approx(expected, rel=0.15)
 
 
-@pytest.mark.parametrize(("size", "share"), [(20_000, 1.0), (6_000_000, 0.1)])
+@pytest.mark.parametrize(("size", "share"), [(20_000, 0.5), (6_000_000, 0.1)])
 def test_a_large_trained_network_stays_near_where_it_is(size, share):
     new, trained = (Default().begin(Facts(parameters=size, is_trained=one)).size for one in (False, True))
     assert trained / new == pytest.approx(share)

@@ -80,7 +80,7 @@ def test_a_trained_network_takes_the_share_of_its_steps_by_which_its_loss_has_fa
     waits = trained(fallen, is_trained=True).history / trained(fallen).history
     usual = trained([None], is_trained=True).history[0] / trained([None]).history[0] / 0.5
     assert waits[50] == pytest.approx(0.3 * usual)
-    assert waits[-1] == pytest.approx(usual * (1 - 0.2 / 0.9), rel=0.01)
+    assert waits[-1] == pytest.approx(0.5 * usual * (1 - 0.2 / 0.9), rel=0.01)
 
 
 @pytest.mark.parametrize("total_steps", [20, STEPS])

@@ -268,7 +268,7 @@ def test_a_trained_network_is_seen_to_begin_with_short_steps():
         trained[1].weight.uniform_(0.6, 1.4)
     short, full = (preview(adamw(model), total_steps=100).moves for model in (trained, fresh))
     assert short[2] / full[2] == pytest.approx(0.3, rel=0.05)
-    assert short[80] / full[80] > 0.5
+    assert 0.3 < short[80] / full[80] < 0.5  # half of it once the loss has fallen to 0
     told = preview(adamw(trained), total_steps=100, trained=False).moves
     np.testing.assert_allclose(told, full, rtol=0.05)
 

@@ -8,13 +8,14 @@
     deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.2, since deeper networks with norms have
              branches that add up
     adaptive 1.9 for Adam and all that divide by the size of the gradient; else 1
-    kept     1; sqrt(60,000 / n) for a larger network that was trained before, whose weights must stay near where they are
+    kept     for a network that was trained before, whose weights must stay near where they are: 1/2, or sqrt(60,000 / n) if that is
+             less; else 1
     c(m)     sqrt((1 - m) / (1 + m)), m the momentum or beta_1: see `_optimizers.noise_scale`
     course   a warm-up over 5 % of the training, then a straight fall
     level    average loss / first loss; at most 1
     rise     (lowest level / level)^3, at least 0.1: shorter steps where the loss grows
-    waits    a network that was trained before keeps to 0.3 of its steps until the loss has fallen, to half of them while no loss
-             is told, or to kept if that is less already; else 1
+    waits    a network that was trained before and is told losses keeps to 0.3 / kept of r until they have fallen, if
+             that is less than r; else 1
     x        |step at an LR of 1|^2 / |weights|^2, of each step so far, see `sensors.Steps`. The mean is exponential, over a
              tenth of the training. Where the step is the gradient itself, as in plain SGD, x counts at least as it is now
 
@@ -61,11 +62,8 @@ LEVEL_WINDOW, LEVEL_STEPS = 0.05, 10
 SETTLED = 0.3
 """A level has settled when it has seen this share of its window."""
 
-UNTOLD = 0.5
-"""The share of its steps that a trained network takes while no loss is told."""
-
-TRAINED_SIZE = 60_000
-"""Numbers of a trained network; a larger one takes shorter steps."""
+TRAINED_SIZE, TRAINED_SHARE = 60_000, 0.5
+"""A trained network with n numbers keeps to sqrt(TRAINED_SIZE / n) of its steps, and at most to this share."""
 
 MARGIN = 0.1
 """A loss that falls by no more than this share may be noise."""
@@ -194,14 +192,13 @@ class Size:
 
 
 class State(NamedTuple):
-    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall, and
-    untold that of a training without losses. nonfinite: losses that were not finite.
+    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall.
+    nonfinite: losses that were not finite.
     """
 
     step: Any
     size: Any
     caution: Any
-    untold: Any
     nonfinite: Any
     mean: Mean
     level: Level
@@ -213,7 +210,7 @@ class Default:
 
     Args:
         size: r.
-        caution: the share of its steps that a network which was trained before keeps to at first.
+        caution: the share of a new network's steps that one which was trained before keeps to at first, told losses.
         fall: q, the power of the level.
         rise: the power of lowest level / level.
     """
@@ -242,8 +239,8 @@ class Default:
     def begin(self, facts: Facts) -> State:
         """Before the first step."""
         near = kept(facts)
-        caution, untold = (min(1.0, share / near) if facts.is_trained else 1.0 for share in (self.caution, UNTOLD))
-        return State(0, self.size(facts) * near, caution, untold, 0, Mean(), Level())
+        caution = min(1.0, self.caution / near) if facts.is_trained else 1.0
+        return State(0, self.size(facts) * near, caution, 0, Mean(), Level())
 
     def carry_over(self, group: dict[str, Any], facts: Facts) -> Any:
         """c(m) of the main parameter group, in every step: a cycled momentum is followed."""
@@ -256,7 +253,7 @@ class Default:
         level = state.level.after(seen.loss, u, o)
         gain = level.gain(o)
         told = o.where(gain > state.caution, gain, state.caution + 0.0 * gain)
-        waits = o.where(level.first > 0, told, state.untold + 0.0 * gain)
+        waits = o.where(level.first > 0, told, 1.0 + 0.0 * gain)
         lr = (
             state.size * (plan.planned / USUAL_STEPS) ** self.size.steps * seen.scale
             * course(u, o)
@@ -290,12 +287,12 @@ class Default:
 
 
 def kept(facts: Facts) -> float:
-    """The share of its steps that a large trained network keeps: then its weights stay near where they are.
+    """The share of its steps that a trained network keeps: then its weights stay near where they are.
 
-    >>> kept(Facts(parameters=6_000_000, is_trained=True)), kept(Facts(parameters=6_000_000))
-    (0.1, 1.0)
+    >>> [kept(Facts(parameters=n, is_trained=True)) for n in (1000, 6_000_000)], kept(Facts(parameters=6_000_000))
+    ([0.5, 0.1], 1.0)
     """
-    return min(1.0, TRAINED_SIZE / max(1, facts.parameters)) ** 0.5 if facts.is_trained else 1.0
+    return min(TRAINED_SHARE, (TRAINED_SIZE / max(1, facts.parameters)) ** 0.5) if facts.is_trained else 1.0
 
 
 def course(u: Any, o: Operations = HOST) -> Any:

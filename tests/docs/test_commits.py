@@ -16,7 +16,6 @@ SEVERAL = ("sweeps/fits.json", "walks/ends.json")
 
 UNKNOWN = {
     "proof_short/runs.jsonl": 162,  # of 638: One relative size, and seeds 2 and 3 of three rivals
-    "walks/ends.json": 5,  # of 14
     "adam_on_text/cpu.json": 1,
     "audit/audit.json": 1,
     "authors/meta-training.json": 1,

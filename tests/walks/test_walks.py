@@ -19,7 +19,7 @@ SEEDS = {
     "plain_adamw_fine_tuning": 5,
     "plain_adamw_language": 2,
     "plain_adamw_more_of_the_same": 10,
-    "plain_adamw_table": 30,
+    "plain_adamw_table": 50,
     "plain_adamw_unscaled_targets": 5,
     "plain_muon_language": 2,
     "plain_sgd_classification": 8,

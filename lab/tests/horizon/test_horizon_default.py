@@ -64,6 +64,9 @@ def vectors(data):
     return Scaled()
 
 
+GROWN = 1e-5
+"""What rounding in single precision may grow to over a training."""
+
 MODELS = {"linear": linear, "uneven": uneven, "used": used, "pictures": pictures, "vectors": vectors}
 
 
@@ -87,8 +90,8 @@ def test_trainings_under_the_default_are_those_under_learnedlr(model, optimizer)
     population, together = train_together(tasks, Defaults(len(tasks) * len(PEAKS), CPU))
     assert all(view[0].numel() <= ENTRIES for view in population.models.rows.views.values())
     expected = [one for task in tasks for one in [alone(task, optimizer)] * len(PEAKS)]
-    assert_same(together, expected, rtol=1e-6)
-    torch.testing.assert_close(together["lrs"], torch.stack([one["lrs"] for one in expected]), rtol=1e-6, atol=0)
+    assert_same(together, expected, rtol=GROWN)
+    torch.testing.assert_close(together["lrs"], torch.stack([one["lrs"] for one in expected]), rtol=GROWN, atol=0)
     assert (together["lrs"] > 0).all()
 
 

@@ -139,7 +139,7 @@ def test_the_steps_of_a_trained_network_grow_when_its_loss_falls(last, expected)
     assert lr_after(losses, is_trained=True) / lr_after(losses) == pytest.approx(expected, rel=0.15)
 
 
-@pytest.mark.parametrize(("size", "share"), [(20_000, 0.5), (6_000_000, 0.1)])
+@pytest.mark.parametrize(("size", "share"), [(20_000, 0.5), (240_000, 0.5), (960_000, 0.25), (6_000_000, 0.1)])
 def test_a_large_trained_network_stays_near_where_it_is(size, share):
     new, trained = (Default().begin(Facts(parameters=size, is_trained=one)).size for one in (False, True))
     assert trained / new == pytest.approx(share)
@@ -232,7 +232,7 @@ def test_a_resumed_run_says_that_it_goes_on_as_it_began_whatever_is_said_of_its_
     lr = LearnedLR(optimizer, total_steps=STEPS)
     train(model, optimizer, lr, data=batches(1))
     again = LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=True)
-    with pytest.warns(UserWarning, match="the saved run had trained=False, which replaces True: leave trained out"):
+    with pytest.warns(UserWarning, match="the saved run had trained=False, which replaces True: pass trained=None"):
         again.load_state_dict(lr.state_dict())
     LearnedLR(torch.optim.AdamW(plain().parameters()), total_steps=STEPS, trained=False).load_state_dict(
         lr.state_dict()
@@ -294,6 +294,13 @@ def test_the_equation_in_its_own_words():
         expected = r * 0.3 * min(1, max(0.01, u / 0.05)) * (1 - u) / math.sqrt(mean)
         lr, state = law.advance(state, Seen(math.nan, x=x, scale=0.3), Plan.of(total))
         assert lr == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("matrices", "share"), [(3, 1.0), (8, 2**-0.2), (12, 3**-0.2), (300, 3**-0.2)])
+def test_depth_counts_little_where_there_are_norms_and_not_at_all_for_adapters(matrices, share):
+    alone = Size()(Facts(1, 9_000))
+    assert Size()(Facts(matrices, 9_000, has_norms=True)) == pytest.approx(share * alone)
+    assert Size()(Facts(matrices, 9_000, are_adapters=True)) == pytest.approx(alone)
 
 
 def test_numbers_on_the_host_and_tensors_of_many_trainings_give_the_same():

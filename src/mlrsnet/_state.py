@@ -38,7 +38,7 @@ def save(driver: Driver, state: Any, lr: float, steps: int, lrs: np.ndarray) -> 
         "main": driver.main,
         "lr": lr,
         "arguments": _arguments(driver),
-        "facts": list(driver.facts),
+        "facts": driver.facts._asdict(),
         "law": [torch.from_numpy(one.copy()) if isinstance(one, np.ndarray) else one for one in leaves(state)],
         "sensor": driver.sensor.state(),
         "distance": driver.distance.state(),
@@ -60,7 +60,7 @@ def load(driver: Driver, saved: dict[str, Any]) -> None:
     _tell_other_arguments(driver, saved["arguments"])
     _tell_other_facts(driver, saved)
     driver.settle()
-    driver.facts, driver.is_loaded, driver.steps = Facts(*saved["facts"]), bool(saved["has_begun"]), saved["steps"]
+    driver.facts, driver.is_loaded, driver.steps = Facts(**saved["facts"]), bool(saved["has_begun"]), saved["steps"]
     driver.is_open_ended, driver.is_annealing = bool(saved["is_open_ended"]), bool(saved["is_annealing"])
     driver.numbers.stride = saved["stride"]
     driver.follow(plan, saved["end"])
@@ -148,14 +148,14 @@ def _tell_other_arguments(driver: Driver, saved: dict[str, Any]) -> None:
 
 def _tell_other_facts(driver: Driver, saved: dict[str, Any]) -> None:
     """What was told of the training, and is not what it began with."""
-    was = Facts(*saved["facts"])
+    was = Facts(**saved["facts"])
     for name, told, before in (
         ("trained", driver.facts.is_trained, None if was.is_trained is None else bool(was.is_trained)),
         ("batch_size", driver.facts.batch_size, was.batch_size),
     ):
         if not driver.has_begun and told not in (None, before):
             _check.warn(
-                f"the saved run had {name}={before}, which replaces {told}: leave {name} out, or make a new LearnedLR with "
+                f"the saved run had {name}={before}, which replaces {told}: pass {name}=None, or make a new LearnedLR with "
                 "total_steps= the steps that are left"
             )
 
@@ -236,7 +236,9 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "main": _is_count,
     "lr": lambda value: _is_real(value) and 0 <= value < math.inf,
     "arguments": lambda value: isinstance(value, dict) and all(map(_is_real_or_none, value.values())),
-    "facts": _are(_is_real_or_none, len(Facts._fields)),
+    "facts": lambda value: (
+        isinstance(value, dict) and value.keys() == set(Facts._fields) and all(map(_is_real_or_none, value.values()))
+    ),
     "law": _are(lambda value: True),
     "sensor": lambda value: isinstance(value, dict) and all(_is_real(one) or _is_vector(one) for one in value.values()),
     "distance": lambda value: (

@@ -5,8 +5,8 @@
     r        the law: by which share of their length the weights move in a step, at the height of the training
                  r = 0.13 (T / 500)^-0.15 (n / 10,000)^-0.17 (B / 32)^0.2 deep adaptive kept
              T: steps of the training. n: numbers that are trained. B: examples in a step, 32 where nobody told
-    deep     of L matrices, max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.2, since deeper networks with norms have
-             branches that add up
+    deep     of L matrices (1 for adapters) max(1, L / 4)^-1.4; with norms min(3, max(1, L / 4))^-0.2, since deeper networks with
+             norms have branches that add up
     adaptive 1.9 for Adam and all that divide by the size of the gradient; else 1
     kept     for a network that was trained before, whose weights must stay near where they are: 1/2, or sqrt(60,000 / n) if that is
              less; else 1
@@ -183,17 +183,21 @@ class Size:
         deep = max(1.0, facts.depth / USUAL_DEPTH)
         return float(
             self.usual
-            * (total_steps / USUAL_STEPS) ** self.steps
+            * self.of_steps(total_steps)
             * (max(1, facts.parameters) / USUAL_SIZE) ** self.parameters
             * ((facts.batch_size or USUAL_BATCH) / USUAL_BATCH) ** self.batch
             * (min(deep, DEEPEST / USUAL_DEPTH) ** self.depth_with_norms if facts.has_norms else deep**self.depth)
             * (self.adaptive if facts.is_adaptive else 1)
         )
 
+    def of_steps(self, total_steps: Any) -> Any:
+        """The part of r that follows the plan, which may grow."""
+        return (total_steps / USUAL_STEPS) ** self.steps
+
 
 class State(NamedTuple):
-    """What the default remembers. step: steps taken. size: r at T = 500. caution: the share that waits for the loss to fall.
-    nonfinite: losses that were not finite.
+    """What the default remembers. step: steps taken. size: r at T = 500, with `kept`. caution: the share that waits for the loss to
+    fall. nonfinite: losses that were not finite.
     """
 
     step: Any
@@ -255,7 +259,7 @@ class Default:
         told = o.where(gain > state.caution, gain, state.caution + 0.0 * gain)
         waits = o.where(level.first > 0, told, 1.0 + 0.0 * gain)
         lr = (
-            state.size * (plan.planned / USUAL_STEPS) ** self.size.steps * seen.scale
+            state.size * self.size.of_steps(plan.planned) * seen.scale
             * course(u, o)
             * waits
             * o.clamp(level.rise(o) ** self.rise, SHORTEST_RISE, 1.0)

@@ -1,8 +1,8 @@
 """What weights, or a whole model, tell before the first step: sizes, depth, norms, whether they were trained."""
 
 import math
+import re
 from collections.abc import Iterable
-from itertools import groupby
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,11 @@ FEWEST_LINES, MOST_LINES = 32, 512
 NO_SPREAD = 1e-6
 """Entries whose squares vary by less are constants, or signs, and what is left is rounding."""
 
-ADAPTER_SHARE, FEWEST_RUNS = 0.5, 2
-"""Adapters of a model: so many runs of trained matrices or more, each beside frozen ones, and at most this share of all numbers."""
+ADAPTER_SHARE, FEWEST_PLACES = 0.5, 2
+"""Most adapters have at most this share of the numbers of the frozen matrix before them, and there are some in so many places."""
+
+NORM = re.compile(r"(batch|layer|group|instance|rms|local\w*)_?norm")
+"""In the names of norms' classes, in lower case: every library has its own. Those of weights, such as WeightNorm, are none."""
 
 ZEROS = 0.4
 """More of the matrices begin at zero: adapters, or branches of a residual network that begin as nothing."""
@@ -47,7 +50,7 @@ def is_readable(weight: Tensor) -> bool:
 
 def told(
     trained: bool | None = None,
-    batch_size: float | None = None,
+    batch_size: int | None = None,
     model: nn.Module | None = None,
     num_classes: int | None = None,
     initial_loss: float | None = None,
@@ -58,7 +61,9 @@ def told(
     if initial_loss is not None:
         initial_loss = _check.real("initial_loss", initial_loss, "the loss of the untrained network")
     if batch_size is not None:
-        batch_size = _check.positive("batch_size", batch_size, "examples in an optimizer step, over all processes")
+        batch_size = _check.whole_number(
+            "batch_size", batch_size, 1, "examples in an optimizer step, over all processes"
+        )
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
             f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network whose weights are trained"
@@ -113,15 +118,18 @@ def read_facts(weights: Iterable[Tensor]) -> Facts:
 def read_model(model: nn.Module) -> Facts:
     """What weights cannot tell, and their model can: frozen norms and those without gains, and adapters that were trained before.
 
+    What it does not find, weights may still show.
+
     >>> layers = [torch.nn.Linear(3, 16), torch.nn.LayerNorm(16, elementwise_affine=False)]
     >>> read_model(torch.nn.Sequential(*layers)).has_norms
     True
     """
-    return Facts(has_norms=any(map(_is_norm, model.modules())), are_adapters=has_adapters(model))
+    has_norms = any(NORM.search(type(module).__name__.lower()) for module in model.modules() if _is_leaf(module))
+    return Facts(has_norms=has_norms or None, are_adapters=has_adapters(model) or None)
 
 
 def has_adapters(model: nn.Module) -> bool:
-    """Whether what is trained stands beside frozen matrices, as adapters do, rather than behind them, as a new head does.
+    """Whether what is trained stands beside larger frozen matrices, as adapters do, in more than one place.
 
     >>> frozen = [torch.nn.Linear(9, 9).requires_grad_(False) for _ in range(2)]
     >>> small = [torch.nn.Linear(9, 1), torch.nn.Linear(9, 1)]
@@ -131,15 +139,20 @@ def has_adapters(model: nn.Module) -> bool:
     False
     """
     matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-    trained = sum(weight.numel() for weight in matrices if weight.requires_grad)
-    runs = sum(is_trained for is_trained, _ in groupby(matrices, lambda weight: weight.requires_grad))
-    return runs >= FEWEST_RUNS and trained <= ADAPTER_SHARE * sum(weight.numel() for weight in matrices)
+    beside, places, count, small = 0, 0, 0, 0
+    for before, weight in zip([None, *matrices], matrices, strict=False):
+        if not weight.requires_grad:
+            beside = weight.numel()
+            continue
+        count += 1
+        places += before is not None and not before.requires_grad
+        small += weight.numel() <= ADAPTER_SHARE * beside
+    return places >= FEWEST_PLACES and 2 * small > count
 
 
-def _is_norm(module: nn.Module) -> bool:
-    """Whether a module is a norm, by the name of its class: every library has its own. Blocks that hold others are none."""
-    is_leaf = not any(True for _ in module.children())
-    return is_leaf and "norm" in type(module).__name__.lower() and all(one.ndim < 2 for one in module.parameters())
+def _is_leaf(module: nn.Module) -> bool:
+    """Whether a module holds neither others nor matrices: blocks that hold norms are none themselves."""
+    return not any(True for _ in module.children()) and all(one.ndim < 2 for one in module.parameters())
 
 
 def unevenness(matrix: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class Facts(NamedTuple):
     are_adapters: bool | None = None
     is_trained: bool | None = None
     is_adaptive: bool = False
-    batch_size: float | None = None
+    batch_size: int | None = None
     num_classes: Any = None
     initial_loss: Any = None
 

@@ -134,7 +134,9 @@ class LearnedLR(LRScheduler):
             getattr(loader, "batch_sampler", None), "batch_size", None
         )
         if isinstance(size, int):
-            options.setdefault("batch_size", size * accumulate * num_ranks(options.get("process_group")))
+            size = min(size, _length(getattr(loader, "dataset", None)) or size)
+            ranks = num_ranks(options.get("process_group"))
+            options.setdefault("batch_size", size * min(accumulate, batches) * ranks)
         return cls(optimizer, schedule, total_steps=epochs * -(-batches // accumulate), **options)
 
     def step(self, loss: float | Tensor | None = None) -> None:  # type: ignore[override]

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import SGD, AdamW
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
-from mlrsnet import LearnedLR, preview
+from mlrsnet import LearnedLR, _optimizers, preview
 
 
 def network(*between):
@@ -55,13 +55,33 @@ def test_a_model_shows_norms_that_an_optimizer_cannot_see(frozen):
     assert begun(model, model=model).status()["has_norms"]
 
 
+def test_a_model_takes_nothing_back_that_weights_show():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(20))
+
+        def forward(self, x):
+            return x
+
+    model = network(Own())
+    assert begun(model, model=model).status()["has_norms"]
+
+
+@pytest.mark.parametrize("norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm])
+def test_norms_of_weights_are_none_of_layers(norm):
+    model = network()
+    norm(model[0])
+    assert not begun(network(), model=model).status()["has_norms"]
+
+
 def test_a_block_that_is_called_a_norm_is_none():
-    class NormedBlock(nn.Module):
+    class LayerNormBlock(nn.Module):
         def __init__(self):
             super().__init__()
             self.inner = nn.Linear(20, 20)
 
-    assert not begun(network(), model=nn.Sequential(network(), NormedBlock())).status()["has_norms"]
+    assert not begun(network(), model=nn.Sequential(network(), LayerNormBlock())).status()["has_norms"]
 
 
 class Adapted(nn.Module):
@@ -81,10 +101,11 @@ def test_a_model_shows_adapters_that_were_trained_before():
     assert lr.get_last_lr()[0] > 3 * lr_of(nn.Sequential(*[Adapted() for _ in range(6)]))  # no depth
 
 
-def test_new_last_layers_are_no_adapters():
-    model = nn.Sequential(
-        nn.Linear(20, 20).requires_grad_(False), nn.Linear(20, 20).requires_grad_(False), nn.Linear(20, 3)
-    )
+@pytest.mark.parametrize("frozen", [(0, 1), (1, 2, 3, 5)], ids=["a new head", "some layers"])
+def test_a_network_that_is_partly_frozen_has_no_adapters(frozen):
+    model = nn.Sequential(*[nn.Linear(20, 20) for _ in range(8)])
+    for place in frozen:
+        model[place].requires_grad_(False)
     assert not begun(model, model=model).status()["are_adapters"]
 
 
@@ -100,6 +121,18 @@ def test_a_loader_tells_the_batch_of_a_step(by):
     assert told.status()["batch_size"] == 512
 
 
+def test_a_batch_is_no_larger_than_the_data():
+    loader = DataLoader(torch.zeros(100, 6), batch_size=512)
+    lr = LearnedLR.for_loader(SGD(network().parameters(), 0.1), loader, 2, accumulate=8)
+    assert lr.status()["batch_size"] == 100
+
+
+def test_aggregated_momentum_takes_the_steps_of_momentum():
+    """It has betas, as Adam, but does not divide by the size of the gradient."""
+    optimizer = pytest.importorskip("pytorch_optimizer").AggMo(network().parameters(), lr=0.1)
+    assert not _optimizers.is_adaptive(_optimizers.settings(optimizer, optimizer.param_groups[0]))
+
+
 def test_a_list_of_batches_tells_no_batch():
     assert "batch_size" not in LearnedLR.for_loader(SGD(network().parameters(), 0.1), [1, 2, 3], 2).status()
 
@@ -108,9 +141,7 @@ def test_a_resumed_run_keeps_the_batch_that_it_began_with_and_says_so():
     saved = begun(network(), batch_size=64).state_dict()
     model = network()
     other = LearnedLR(AdamW(model.parameters()), total_steps=50, batch_size=256)
-    with pytest.warns(
-        UserWarning, match="the saved run had batch_size=64.0, which replaces 256.0: leave batch_size out"
-    ):
+    with pytest.warns(UserWarning, match="the saved run had batch_size=64, which replaces 256: pass batch_size=None"):
         other.load_state_dict(saved)
     assert other.status()["batch_size"] == 64
     with warnings.catch_warnings():
@@ -118,7 +149,7 @@ def test_a_resumed_run_keeps_the_batch_that_it_began_with_and_says_so():
         LearnedLR(AdamW(model.parameters()), total_steps=50, batch_size=64).load_state_dict(saved)
 
 
-@pytest.mark.parametrize("value", [0, -3, float("nan"), "many", True])
+@pytest.mark.parametrize("value", [0, -3, 2.5, float("nan"), "many", True])
 def test_a_batch_that_is_none_is_refused(value):
     with pytest.raises(ValueError, match=r"batch_size must be .*: examples in an optimizer step, over all processes"):
         LearnedLR(SGD(network().parameters(), 0.1), total_steps=9, batch_size=value)

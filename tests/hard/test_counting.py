@@ -185,7 +185,7 @@ def test_a_loader_is_counted_as_the_loop_goes_through_it(drop_last, accumulate):
                 optimizer.step()
                 optimizer.zero_grad()
     assert lr.last_epoch == lr.total_steps
-    assert lr.status()["batch_size"] == 8 * accumulate
+    assert lr.status()["batch_size"] == 8 * min(accumulate, len(loader))
 
 
 def test_the_options_of_a_scheduler_go_through_for_loader():

@@ -41,7 +41,7 @@ def of_law_before(steps: float, size: float, depth: int = 1, is_trained: bool = 
     >>> round(of_law_before(500, 10_000), 3), round(of_law_before(28_000, 139e6), 4)
     (0.13, 0.0142)
     """
-    near = kept(Facts(parameters=round(size), is_trained=is_trained))
+    near = min(1.0, 150_000 / size) ** 0.5 if is_trained else 1.0
     deep = max(1.0, depth / USUAL_DEPTH) ** -1.2
     return float(0.13 * (steps / USUAL_STEPS) ** -0.1 * (size / USUAL_SIZE) ** -0.19 * deep * near)
 

@@ -47,12 +47,14 @@ def of_proof() -> dict[str, Logs]:
 def both() -> dict[str, tuple[Logs, Logs]]:
     """By method: its logs on the tasks of the recipe, if all that the default has are done, and on the new kinds."""
     tasks, kinds = of_proof(), judge.logs(judge.read())
-    whole = len(tasks.get(NAMES[DEFAULT][0], {}))
-    found = {
-        name: (done if len(done := tasks.get(row, {})) >= whole else {}, kinds.get(method, {}))
-        for name, (row, method) in NAMES.items()
-    }
+    own = tasks.get(NAMES[DEFAULT][0], {})
+    found = {name: (_like(own, tasks.get(row, {})), kinds.get(method, {})) for name, (row, method) in NAMES.items()}
     return {name: logs for name, logs in found.items() if any(logs)}
+
+
+def _like(own: Logs, others: Logs) -> Logs:
+    """The tasks that the default has; none unless all of them are there."""
+    return {task: others[task] for task in own} if own.keys() <= others.keys() else {}
 
 
 def summary() -> list[str]:
@@ -60,7 +62,8 @@ def summary() -> list[str]:
     found = both()
     if DEFAULT not in found:
         return results.NOTHING
-    own = found[DEFAULT][0] | found[DEFAULT][1]
+    mine = found[DEFAULT]
+    own = mine[0] | mine[1]
     lines = []
     for name, (tasks, kinds) in found.items():
         every = judge.summary(tasks | kinds)
@@ -69,7 +72,8 @@ def summary() -> list[str]:
             [_cell(every), f"{every.worst:.2f}", f"{every.within} of {every.tasks}"] if tasks and kinds else [""] * 3
         )
         lines.append([name, *cells, *whole, "" if name == DEFAULT else against(own, tasks | kinds)])
-    heads = ["error / best-tuned decay's", "18 tasks", "13 new kinds", "all", "worst", "at most 1.05", "default / it"]
+    sizes = [f"{len(mine[0])} tasks", f"{len(mine[1])} new kinds"]
+    heads = ["error / best-tuned decay's", *sizes, "all", "worst", "at most 1.05", "default / it"]
     return [
         *markdown.table(heads, lines),
         "",

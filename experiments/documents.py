@@ -46,6 +46,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "demo-small-trainings": demo.small_trainings,
     "departures": algorithm_1.departures,
     "evidence": evidence.summary,
+    "evidence-short": evidence.short,
     "executors": executors.table,
     "faults": safety.faults,
     "fuzz": safety.fuzz,

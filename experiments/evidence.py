@@ -1,6 +1,7 @@
 """All that was trained to judge the default: the 18 tasks of the recipe `proof`, and the 13 kinds of `lab/studies/judge`."""
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -57,9 +58,9 @@ def _like(own: Logs, others: Logs) -> Logs:
     return {task: others[task] for task in own} if own.keys() <= others.keys() else {}
 
 
-def summary() -> list[str]:
-    """A line for each method, over the tasks, the new kinds, and all."""
-    found = both()
+def summary(names: Collection[str] = tuple(NAMES)) -> list[str]:
+    """A line for each of these methods, over the tasks, the new kinds, and all."""
+    found = {name: logs for name, logs in both().items() if name in names}
     if DEFAULT not in found:
         return results.NOTHING
     mine = found[DEFAULT]
@@ -97,6 +98,11 @@ def against(own: Logs, others: Logs) -> str:
 
 def _cell(one: Summary) -> str:
     return f"{one.mean:.3f} ({one.low:.2f} to {one.high:.2f})"
+
+
+def short() -> list[str]:
+    """Of the methods in the picture."""
+    return summary(MARKS)
 
 
 RIGHT = 1.6

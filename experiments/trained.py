@@ -56,16 +56,3 @@ def known() -> list[str]:
         f"{sum(one['is_trained'] for one in old)}. The median unevenness of their matrices is at most {max(uneven[0]):.2f} "
         f"in new ones, and at least {min(uneven[1]):.2f} in trained ones."
     ]
-
-
-def first() -> list[str]:
-    """The first steps on a large network."""
-    return [_first(one) for one in read("first")["rows"]]
-
-
-def _first(one: dict[str, Any]) -> str:
-    told = "told losses" if one["tells"] else "told none"
-    return (
-        f"- {one['name']}, {one['numbers'] / 1e6:.0f} million numbers, {told}: in the first {len(one['lrs'])} of 1,000 steps the "
-        f"LR is at most {one['peak']:.1e}, and no step is more than {one['longest']:.2f} times as long as wanted."
-    )

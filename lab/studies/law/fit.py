@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lab.studies.sweeps.steps import of_law_before
 from mlrsnet.default import DEEPEST, USUAL_DEPTH, Size
 from mlrsnet.law import Facts
 
@@ -205,10 +206,8 @@ def untold(row: Row) -> float:
 
 
 def before(row: Row) -> float:
-    """log r of the default before it knew batch, epochs and optimizer: chosen by hand on 109 other trainings."""
-    depth = row["depth"] if _is_whole(row) else 1
-    powers = ((row["steps"] / 500, -0.1), (row["parameters"] / 1e4, -0.19), (max(1.0, depth / 4), -1.2))
-    return math.log(0.13) + sum(power * math.log(fact) for fact, power in powers)
+    """log r of the default before it knew batch and optimizer: chosen by hand on 109 other trainings."""
+    return math.log(of_law_before(row["steps"], row["parameters"], row["depth"] if _is_whole(row) else 1))
 
 
 def first(row: Row) -> float:

@@ -4,7 +4,6 @@ python -m lab.studies.trained tune FOLDER NETWORK   pitch, on weights from the w
 python -m lab.studies.trained known FOLDER          what `read_facts` says of new networks, and of trained ones in FOLDER: also the
                                                     wheels of Resemblyzer 0.1.4, silero-vad 6.2.3, rapidocr 3.10.0 and
                                                     rapidocr-onnxruntime 1.4.4
-python -m lab.studies.trained first                 the LRs of the first steps on a network like BERT
 
 Data are made here (`tones`), so they are no sound that anybody recorded.
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from lab.studies.trained import first, known, records, tune
+from lab.studies.trained import known, records, tune
 from mlrsnet_lab.records import commit
 
 
@@ -31,16 +31,12 @@ def main() -> None:
     tune_.add_argument("--rows", nargs="+", choices=tune.ROWS, default=list(tune.ROWS))
     tune_.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     kinds.add_parser("known").add_argument("folder", type=Path)
-    kinds.add_parser("first")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.kind == "tune":
         tuned(chosen.folder, chosen.network, chosen.rows, chosen.seeds)
-    elif chosen.kind == "known":
-        records.write("known", {"commit": commit(), "rows": known.rows(chosen.folder)})
     else:
-        found = [first.steps(name, tells) for name in first.SIZES for tells in (True, False)]
-        records.write("first", {"commit": commit(), "rows": found})
+        records.write("known", {"commit": commit(), "rows": known.rows(chosen.folder)})
 
 
 if __name__ == "__main__":

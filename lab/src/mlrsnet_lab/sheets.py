@@ -18,8 +18,9 @@ UNSCALED = ", T_val 100"
 """Ends the name of a row whose T_val is the paper's although its training is shorter."""
 
 UNSCALED_NOTE = "Rows that end in T_val 100 have the paper's T_val, so fewer meta-updates than where it is scaled."
-SCALES = ("smoke", "short", "paper")
-"""smoke: minutes on a CPU, embedded data. short: a GPU, fewer epochs; milestones and T_val are scaled too. paper: its own."""
+SCALES = ("smoke", "cpu", "short", "paper")
+"""smoke: minutes on a CPU, embedded data. cpu: real data, small networks, hours on two cores. short: a GPU, fewer epochs; milestones
+and T_val are scaled too. paper: its own."""
 
 
 Paper = tuple[float, float | None]
@@ -42,6 +43,7 @@ class Cell:
     spec has no seed; it is None if there is nothing to run, and `missing` says why. paper is (mean, deviation).
     learned_in is the (row, column) whose run with the same seed leaves the schedule that this one is trained with.
     choice is an option of the schedule that is chosen first. optional: left out if its data, which few people have, are missing.
+    seeds: how many of the recipe's seeds it is trained with, if not with all.
     """
 
     row: str
@@ -52,6 +54,7 @@ class Cell:
     learned_in: tuple[str, str] | None = None
     choice: Choice | None = None
     optional: bool = False
+    seeds: int | None = None
 
     def folder(self, seed: int) -> Path:
         """Where the run of a seed is kept, below the recipe's folder."""
@@ -143,6 +146,7 @@ class Recipe:
     averages: by scale, tables over several columns.
     stand_in: at scale smoke, small data and networks stand in for those that the columns name.
     for_cpu: the scales that need no GPU.
+    scales: those that it has.
     measure: for what is computed, not trained: `measure(scale, seed)` gives its tables and pictures.
     """
 
@@ -155,7 +159,8 @@ class Recipe:
     seeds: tuple[int, ...] = (0, 1, 2)
     averages: Callable[[str], Sequence[Average]] = nothing
     stand_in: bool = False
-    for_cpu: tuple[str, ...] = ("smoke",)
+    for_cpu: tuple[str, ...] = ("smoke", "cpu")
+    scales: tuple[str, ...] = SCALES
     measure: Callable[[str, int], tuple[Sequence[Grid], Sequence[Figure]]] | None = None
 
     def cells(self, scale: str) -> list[Cell]:

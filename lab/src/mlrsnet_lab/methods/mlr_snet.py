@@ -17,10 +17,16 @@ from mlrsnet_lab.methods.base import Method, Setting
 from mlrsnet_lab.records import SCHEDULE
 
 NETS = ("lstm", "mlp")
+GAMMAS: dict[str, type[Gamma]] = {"loss": Gamma, "perplexity": PerplexityGamma}
 
 
 class MLRSNet(Method):
-    """`MetaTrainer` in the loop. `every` is T_val; `hidden` and `layers` are the size of the schedule's network."""
+    """`MetaTrainer` in the loop.
+
+    `every` is T_val; `hidden` and `layers` are the size of the schedule's network. `gamma_from` says what gamma comes from: the
+    initial `loss`, as the paper prints it, or the initial `perplexity`, as the authors' program has it for text; None takes the
+    first for pictures and the second for text.
+    """
 
     uses_lr = False
 
@@ -38,6 +44,7 @@ class MLRSNet(Method):
         bptt: int = 1,
         scale: float = 1.0,
         compat: str | Sequence[str] = (),
+        gamma_from: str | None = None,
         name: str = "unnamed",
     ) -> None:
         super().__init__(setting)
@@ -45,7 +52,8 @@ class MLRSNet(Method):
         departures = Departures(compat, setting.steps_per_epoch)
         network = _net(net, hidden, layers, departures, "log_classes" if setting.is_text else "none")
         adam = Adam(network.parameters(), lr=meta_lr, weight_decay=meta_weight_decay, foreach=True)
-        gamma = PerplexityGamma() if setting.is_text else Gamma()
+        usual = "perplexity" if setting.is_text else "loss"
+        gamma = GAMMAS[checks.one_of("gamma_from", gamma_from or usual, GAMMAS)]()
         self.meta = MetaTrainer(
             setting.model,
             self.optimizer,

@@ -46,6 +46,7 @@ IMAGE: dict[str, Callable[..., nn.Module]] = {
     "resnet34": partial(resnet, "resnet34"),
     "resnet50": partial(resnet, "resnet50"),
     "wrn-28-10": WideResNet,
+    "wrn-10-1": partial(WideResNet, depth=10, width=1),
     "shufflenetv2": shufflenetv2,
     "mobilenetv2": mobilenetv2,
     "nasnet": NASNet,

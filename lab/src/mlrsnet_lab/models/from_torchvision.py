@@ -9,6 +9,7 @@ from mlrsnet_lab.models.parts import Shape, dropout_rate, torchs_own, xavier
 from mlrsnet_lab.models.stem import first_conv, is_small, torchvision_models
 
 INITS = ("auto", "torch", "he", "xavier")
+SHUFFLENETS = {1.0: "shufflenet_v2_x1_0", 0.5: "shufflenet_v2_x0_5"}
 FIRST_OF_24 = 2
 """Index in MobileNetV2's `features` of the first block of 24 channels, the first to halve the picture."""
 
@@ -35,9 +36,14 @@ def resnet(name: str, shape: Shape, num_classes: int, *, stem: str = "auto", ini
     return model
 
 
-def shufflenetv2(shape: Shape, num_classes: int, *, stem: str = "auto") -> nn.Module:
-    """`shufflenet_v2_x1_0` (Ma et al., 2018); the small stem has a first convolution of stride 1 and no max pooling."""
-    model: Any = torchvision_models().shufflenet_v2_x1_0(num_classes=num_classes)
+def shufflenetv2(shape: Shape, num_classes: int, *, stem: str = "auto", width: float = 1.0) -> nn.Module:
+    """`shufflenet_v2_x1_0` (Ma et al., 2018); the small stem has a first convolution of stride 1 and no max pooling.
+
+    `width` is 1, or 0.5 for `shufflenet_v2_x0_5`.
+    """
+    if width not in SHUFFLENETS:
+        raise ValueError(f"width must be 0.5 or 1, got {width!r}: torchvision has other sizes, this lab has not")
+    model: Any = getattr(torchvision_models(), SHUFFLENETS[width])(num_classes=num_classes)
     small = is_small(stem, shape)
     if small or shape[0] != 3:
         model.conv1[0] = first_conv(model.conv1[0], shape[0], 3, 1 if small else 2)

@@ -3,10 +3,12 @@
 from torch import Tensor, nn
 
 from mlrsnet_lab import checks
-from mlrsnet_lab.models.parts import Shape, dropout_rate
+from mlrsnet_lab.models.parts import Shape, dropout_rate, xavier
 
 CHANNELS = 16
 """Channels of the first convolution, and of the first group at width 1."""
+
+INITS = ("he", "xavier")
 
 
 class WideBlock(nn.Module):
@@ -38,10 +40,18 @@ class WideResNet(nn.Module):
         depth: 6n + 4, for n blocks in each group.
         width: k in the paper, how many times wider than a ResNet.
         dropout: between the convolutions of a block; 0 in most of the paper's tables.
+        init: of the convolutions, `he` or `xavier` (Xavier-uniform with gain sqrt(2)).
     """
 
     def __init__(
-        self, shape: Shape, num_classes: int, *, depth: int = 28, width: int = 10, dropout: float = 0.0
+        self,
+        shape: Shape,
+        num_classes: int,
+        *,
+        depth: int = 28,
+        width: int = 10,
+        dropout: float = 0.0,
+        init: str = "he",
     ) -> None:
         super().__init__()
         blocks, rate = _blocks(depth), dropout_rate(dropout)
@@ -54,6 +64,8 @@ class WideResNet(nn.Module):
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(4 * CHANNELS * k, num_classes)
         self.apply(_initialise)
+        if checks.one_of("init", init, INITS) == "xavier":
+            xavier(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of pictures (B, C, H, W)."""

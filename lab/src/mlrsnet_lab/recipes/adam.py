@@ -6,7 +6,7 @@ The paper shows curves without numbers: better than Adam with the val strategy w
 from dataclasses import replace
 
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.recipes.rows import META_ROW, TRANSFERRED
+from mlrsnet_lab.recipes.rows import META_ROW, TRANSFERRED, default
 from mlrsnet_lab.sheets import Cell, Recipe
 
 
@@ -14,20 +14,18 @@ def cells(scale: str) -> list[Cell]:
     """Learned with two layers, transferred to three."""
     two, three = (table3.over_adam(table3.language_model(scale, layers)) for layers in (2, 3))
     strategy = "Adam, val strategy"
-    learned = Cell(
-        META_ROW, "2-layer LSTM", replace(two, schedule="mlr-snet", schedule_options={"every": table3.EVERY[scale]})
-    )
-    return [
-        learned,
+    rows = table3.meta_rows(META_ROW, two, scale)
+    learned = [Cell(row, "2-layer LSTM", spec) for row, spec in rows.items()]
+    found = [
+        *learned,
         Cell(strategy, "2-layer LSTM", replace(two, schedule="val-strategy")),
         Cell(strategy, "3-layer LSTM", replace(three, schedule="val-strategy")),
-        Cell(
-            TRANSFERRED,
-            "3-layer LSTM",
-            replace(three, schedule="learned"),
-            learned_in=(learned.row, learned.column),
-        ),
     ]
+    for cell in learned:
+        row = f"{TRANSFERRED}{cell.row.removeprefix(META_ROW)}"
+        over_adam = replace(three, schedule="learned")
+        found.append(Cell(row, "3-layer LSTM", over_adam, learned_in=(cell.row, cell.column)))
+    return [*found, default(two, "2-layer LSTM"), default(three, "3-layer LSTM")] if scale == "cpu" else found
 
 
 RECIPE = Recipe(
@@ -35,6 +33,6 @@ RECIPE = Recipe(
     "MLR-SNet over Adam",
     "Over Adam too, a meta-learned schedule is better than the val strategy, and comparable when it is transferred.",
     cells,
-    notes={"smoke": table3.RECIPE.notes["smoke"], "short": table3.RECIPE.notes["short"]},
+    notes={scale: table3.RECIPE.notes[scale] for scale in ("smoke", "short")} | {"cpu": table3.CPU[:1]},
     stand_in=True,
 )

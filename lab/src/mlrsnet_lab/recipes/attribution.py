@@ -5,12 +5,13 @@ Not in the paper. CIFAR-10 with ResNet-18; T_val is not scaled with the horizon.
 
 from dataclasses import replace
 
-from mlrsnet_lab.recipes import sensitivity
 from mlrsnet_lab.recipes.authors import AUTHORS_EVERY, DEPARTURES, program, without
-from mlrsnet_lab.recipes.rows import SCALES, SMOKE, hand_designed, meta_trained
+from mlrsnet_lab.recipes.rows import CPU, PAPER_EVERY, SCALES, SMOKE, default, hand_designed, meta_trained
 from mlrsnet_lab.sheets import Cell, Recipe
 
-AUTHORS_PERIOD = {"smoke": 10, "short": AUTHORS_EVERY, "paper": AUTHORS_EVERY}
+AUTHORS_PERIOD = {"smoke": 10, "cpu": AUTHORS_EVERY, "short": AUTHORS_EVERY, "paper": AUTHORS_EVERY}
+EPOCHS = {"smoke": 10, "cpu": 30, "short": 30, "paper": 200}
+EVERY = {"smoke": 10, "cpu": PAPER_EVERY, "short": PAPER_EVERY, "paper": PAPER_EVERY}
 PRINTED, THEIRS = "As printed", "The authors' program"
 ROWS = {
     PRINTED: [],
@@ -28,14 +29,14 @@ ROWS = {
 
 def cells(scale: str) -> list[Cell]:
     """Meta-trainings with some departures, and two hand-designed schedules with torch's and with their initial weights."""
-    chosen = replace(SCALES[scale], epochs=sensitivity.EPOCHS[scale], t_val=sensitivity.EVERY[scale])
+    chosen = replace(SCALES[scale], epochs=EPOCHS[scale], t_val=EVERY[scale])
     base, column = chosen.spec("cifar10", "resnet18"), "Digits" if scale == "smoke" else "CIFAR-10"
     printed, period = meta_trained(base, chosen), AUTHORS_PERIOD[scale]
     found = [Cell(row, column, program(printed, names, every=period)) for row, names in ROWS.items()]
     for row in ("MultiStep", "SGDR"):
         spec = hand_designed(base, chosen)[row]
         found += [Cell(row, column, spec), Cell(f"{row}, their initial weights", column, program(spec, ["init"]))]
-    return found
+    return [*found, default(base, column)] if scale == "cpu" else found
 
 
 RECIPE = Recipe(
@@ -50,6 +51,10 @@ RECIPE = Recipe(
             "training set in evaluation mode.",
         ),
         "smoke": (SMOKE, "T_val 10 for 100 and for 300. Digits are never augmented."),
+        "cpu": (
+            *CPU,
+            "T_val is not scaled: the authors' 300 make one update in each of the 30 epochs, the paper's 100 make 42.",
+        ),
         "short": ("30 of 200 epochs; T_val is not scaled.",),
     },
 )

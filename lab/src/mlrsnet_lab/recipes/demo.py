@@ -53,4 +53,5 @@ RECIPE = Recipe(
             "About 150 test images cannot separate methods that are close.",
         )
     },
+    scales=("smoke", "short", "paper"),
 )

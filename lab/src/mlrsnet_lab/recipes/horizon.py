@@ -42,4 +42,5 @@ RECIPE = Recipe(
         ),
         "paper": ("At the paper's 200 epochs.",),
     },
+    scales=("smoke", "short", "paper"),
 )

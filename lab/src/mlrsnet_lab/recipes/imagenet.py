@@ -42,4 +42,5 @@ RECIPE = Recipe(
     cells,
     notes={"smoke": (SMOKE,), "short": ("27 of 90 epochs.", SHIPPED_NOTE), "paper": (SHIPPED_NOTE,)},
     stand_in=True,
+    scales=("smoke", "short", "paper"),
 )

@@ -37,4 +37,5 @@ RECIPE = Recipe(
             "Only 186 to 513 steps, so that a CPU is enough: this tests the size of the steps, not whole trainings.",
         )
     },
+    scales=("smoke", "short", "paper"),
 )

@@ -4,9 +4,10 @@ The paper shows curves without numbers: similarity and architecture matter littl
 SVHN to 50,000 pictures.
 """
 
+from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, Scale, meta_trained, transferred
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, meta_trained, transferred
 from mlrsnet_lab.sheets import Cell, Recipe
 
 Tasks = dict[str, tuple[str, str, dict[str, Any]]]
@@ -40,20 +41,36 @@ SMALL_FACTORS: dict[str, Tasks] = {
 }
 
 
+CPU_FACTORS: dict[str, Tasks] = FACTORS | {
+    "Similarity": {name: (task, model, {}) for name, (task, model, _) in FACTORS["Similarity"].items()},
+    "Scale": {
+        "1/10 CIFAR-100": (
+            "cifar100",
+            "resnet18",
+            {"fraction": 0.058},
+        ),  # 19 per class to train on for 190, 10 held out
+        "1/2 CIFAR-100": ("cifar100", "resnet18", {"fraction": 0.21}),
+        "CIFAR-100": ("cifar100", "resnet18", {}),
+    },
+}
+BY_SCALE = {"smoke": SMALL_FACTORS, "cpu": CPU_FACTORS, "short": FACTORS, "paper": FACTORS}
+
+
 def cells(scale: str) -> list[Cell]:
     """Per factor: the meta-trainings, then the same test with what each has learned."""
-    chosen, small = SCALES[scale], scale == "smoke"
+    chosen = SCALES[scale]
+    own = replace(chosen, stand_in=None)  # at scale smoke each task has its own network
+    periods = own.for_transfer if scale == "cpu" else {"": own}
+    seeds = 2 if scale == "cpu" else None
     test, found = chosen.spec("cifar100", "resnet18"), []
-    for factor, tasks in (SMALL_FACTORS if small else FACTORS).items():
+    for factor, tasks in BY_SCALE[scale].items():
         for name, (task, model, options) in tasks.items():
-            own = Scale(chosen.epochs, chosen.batch_size, chosen.lr)
-            learned = Cell(
-                name, f"{factor}: meta-training", meta_trained(own.spec(task, model, task_options=options), own)
-            )
-            found.append(learned)
-            found.append(
-                Cell(f"learned on {name}", factor, transferred(test), learned_in=(learned.row, learned.column))
-            )
+            for end, one in periods.items():
+                spec = meta_trained(one.spec(task, model, task_options=options), one)
+                learned = Cell(f"{name}{end}", f"{factor}: meta-training", spec, seeds=seeds)
+                there = (learned.row, learned.column)
+                tested = Cell(f"learned on {learned.row}", factor, transferred(test), learned_in=there, seeds=seeds)
+                found += [learned, tested]
     return found
 
 
@@ -65,6 +82,11 @@ RECIPE = Recipe(
     notes={
         "all": ("The accuracies on CIFAR-100 are the result; the meta-trainings are shown beside them.",),
         "smoke": (SMOKE,),
+        "cpu": (
+            *CPU,
+            "Pictures are cut to 9,000 of MNIST, SVHN and CIFAR-10; CIFAR-100's parts are 19,000, 9,500 and 1,900. Deeper networks are "
+            "WideResNet-16-1 and -22-1. Two seeds.",
+        ),
         "short": (SHORT,),
         "paper": (
             "SVHN has to be the whole set: a subset of fewer than 73,257 pictures is cut to the same part, not to 50,000.",

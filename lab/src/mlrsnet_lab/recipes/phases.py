@@ -4,7 +4,7 @@ The paper shows curves without numbers: (a) each network alone, given a constant
 or more networks the results are similar.
 """
 
-from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, source, transferred
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, from_sources, sources
 from mlrsnet_lab.sheets import Cell, Recipe
 
 SAVED = 12
@@ -14,15 +14,9 @@ COUNTS = (1, 2, 3, 4, 6)
 def cells(scale: str) -> list[Cell]:
     """One meta-training that keeps twelve networks, then trainings with k of them."""
     chosen = SCALES[scale]
-    learned = source(chosen, num_phases=SAVED)
-    base = chosen.spec("cifar100", "resnet18")
-    return [
-        learned,
-        *(
-            Cell(f"k = {k}", "CIFAR-100", transferred(base, phases=k), learned_in=(learned.row, learned.column))
-            for k in COUNTS
-        ),
-    ]
+    learned = sources(chosen, num_phases=SAVED)
+    base, column = chosen.spec("cifar100", "resnet18"), "CIFAR-100"
+    return [*learned, *(cell for k in COUNTS for cell in from_sources(base, column, learned, f"k = {k}", phases=k))]
 
 
 RECIPE = Recipe(
@@ -36,6 +30,7 @@ RECIPE = Recipe(
             "Fig. 6a is the last picture of the meta-training: what each of its networks says by itself to a loss of 5.",
         ),
         "smoke": (SMOKE,),
+        "cpu": CPU,
         "short": (SHORT,),
     },
     stand_in=True,

@@ -183,4 +183,5 @@ RECIPE = Recipe(
         ),
         "paper": ("TinyImageNet is a subset of 15,000 pictures.",),
     },
+    scales=("smoke", "short", "paper"),
 )

@@ -46,4 +46,5 @@ RECIPE = Recipe(
         "smoke": (SMOKE, "T_val 10 for 100."),
         "short": ("30 of 200 epochs; T_val is not scaled.",),
     },
+    scales=("smoke", "short", "paper"),
 )

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from mlrsnet_lab.recipes.authors import AUTHORS_EVERY
 from mlrsnet_lab.recipes.rows import (
+    CPU,
+    CPU_BESIDE,
     HYPER_LRS,
     SCALES,
     SHORT,
@@ -16,11 +18,12 @@ from mlrsnet_lab.recipes.rows import (
     Paper,
     Scale,
     adapted,
+    checkpoints,
     cosine,
+    default,
     hand_designed,
     meta_rows,
     meta_trained,
-    named,
     ready_made,
     with_momentum,
 )
@@ -55,8 +58,8 @@ XAVIER_COLUMN = "CIFAR-10, Xavier"
 L4_MOM = "L4Mom"
 HIGH_COSINE = "Cosine from 1, warm-up"
 RARER, THEIRS = "MLR-SNet, T_val 300", "MLR-SNet, the authors' program"
-CHECKPOINTS = {"Authors' checkpoints, gamma once": "paper", "Authors' checkpoints, their gamma": "authors"}
 SMALL = replace(SCALES["smoke"], epochs=30, t_val=5)
+CPU_SEEDS = {"CIFAR-100": 2}
 
 
 THEIR_SIX = ["layout", "every", "epoch-period", "advance-twice", "phases", "phase-gamma"]
@@ -69,8 +72,22 @@ def cells(scale: str) -> list[Cell]:
     if scale == "smoke":
         return [replace(cell, column="Digits") for cell in found]
     found += [l4_mom(cell) for cell in found if cell.row == "L4"]
+    if scale == "cpu":
+        return [*found, *beside_on_cpu(found, momentum=False)]
     found += _beside(SCALES[scale])
     return [*found, *_with_xavier(found)]
+
+
+def beside_on_cpu(cells: list[Cell], *, momentum: bool) -> list[Cell]:
+    """Per column a cosine and the default, and the authors' checkpoints."""
+    scale, found = SCALES["cpu"], []
+    for cell in (cell for cell in cells if cell.row == "Fixed"):
+        assert cell.spec is not None
+        fixed = replace(cell.spec, optimizer="sgd")
+        rival = with_momentum(fixed, scale) if momentum else fixed
+        more = [cosine(rival, cell.column), default(rival, cell.column), *checkpoints(fixed, cell.column)]
+        found += [replace(one, seeds=cell.seeds) for one in more]
+    return found
 
 
 def l4_mom(cell: Cell) -> Cell:
@@ -91,7 +108,7 @@ def _beside(scale: Scale) -> list[Cell]:
         Cell(RARER, column, rarer),
         Cell(THEIRS, column, theirs),
         *ready_made(base, column),
-        *(named(row, column, base, "official", gamma=gamma) for row, gamma in CHECKPOINTS.items()),
+        *checkpoints(base, column),
     ]
 
 
@@ -106,13 +123,14 @@ def _with_xavier(cells: list[Cell]) -> list[Cell]:
 
 def accuracy_cells(scale: str, chosen: Scale, numbers: dict[str, Paper], *, momentum: bool = False) -> list[Cell]:
     """Tables 1 and 2. The smoke scale has one column, the short scale has ResNet-18 in both."""
-    small, found = scale == "smoke", []
-    for column, task, model in COLUMNS[:1] if small else COLUMNS:
+    found: list[Cell] = []
+    for column, task, model in COLUMNS[:1] if scale == "smoke" else COLUMNS:
         base, paper = chosen.spec(task, "resnet18" if scale == "short" else model), numbers[column]
         rows = hand_designed(base, chosen, momentum=momentum)
-        found += [Cell(row, column, spec, paper[row]) for row, spec in rows.items()]
-        found += adapted(with_momentum(base, chosen) if momentum else base, column, small=small, paper=paper)
-        found += [Cell(row, column, spec, paper.get(row)) for row, spec in meta_rows("MLR-SNet", base, chosen).items()]
+        cells = [Cell(row, column, spec, paper[row]) for row, spec in rows.items()]
+        cells += adapted(with_momentum(base, chosen) if momentum else base, column, chosen, paper)
+        cells += [Cell(row, column, spec, paper.get(row)) for row, spec in meta_rows("MLR-SNet", base, chosen).items()]
+        found += [replace(cell, seeds=CPU_SEEDS.get(column)) for cell in cells] if scale == "cpu" else cells
     return found
 
 
@@ -135,7 +153,11 @@ RECIPE = Recipe(
     "Table 1: test accuracy with SGD baselines",
     "MLR-SNet, meta-trained, has the highest test accuracy of all rows: 94.80 on CIFAR-10, 80.44 on CIFAR-100.",
     cells,
-    paper_setting={"smoke": "CIFAR-10, 200 epochs", "short": "200 epochs, its own networks"},
+    paper_setting={
+        "smoke": "CIFAR-10, 200 epochs",
+        "cpu": "200 epochs, its own networks",
+        "short": "200 epochs, its own networks",
+    },
     notes={
         "all": (
             "All rows of the paper train on the same pictures; 1,000 of the training set (297 of digits) are held out and never "
@@ -148,6 +170,12 @@ RECIPE = Recipe(
         "smoke": (
             "The embedded digits and a small CNN stand in for CIFAR: this shows that everything works, not what the paper "
             "claims. Initial LR 1 (Adam 0.01), which suits this network; two hyper-LRs, two epochs each.",
+        ),
+        "cpu": (
+            *CPU,
+            CPU_BESIDE,
+            BESIDE[0],
+            "CIFAR-100 has two seeds; trials of hyper-LRs have three epochs of CIFAR-10's 30.",
         ),
         "short": (
             *BESIDE,

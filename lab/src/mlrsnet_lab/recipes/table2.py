@@ -4,7 +4,7 @@ The paper reports 95.08 (MultiStep) and 80.93 (SGDR) as the best, MLR-SNet 94.80
 """
 
 from mlrsnet_lab.recipes import table1
-from mlrsnet_lab.recipes.rows import SCALES, SHORT, SMOKE, Paper
+from mlrsnet_lab.recipes.rows import CPU, CPU_BESIDE, SCALES, SHORT, SMOKE, Paper
 from mlrsnet_lab.sheets import Cell, Recipe
 
 PAPER: dict[str, Paper] = {
@@ -35,7 +35,8 @@ PAPER: dict[str, Paper] = {
 
 def cells(scale: str) -> list[Cell]:
     """Table 1's, with momentum."""
-    return table1.accuracy_cells(scale, SCALES[scale], PAPER, momentum=True)
+    found = table1.accuracy_cells(scale, SCALES[scale], PAPER, momentum=True)
+    return [*found, *table1.beside_on_cpu(found, momentum=True)] if scale == "cpu" else found
 
 
 RECIPE = Recipe(
@@ -43,13 +44,14 @@ RECIPE = Recipe(
     "Table 2: test accuracy with SGDM baselines",
     "With momentum the baselines gain much; MLR-SNet over plain SGD stays within 0.5 of the best of them.",
     cells,
-    paper_setting={"smoke": "CIFAR-10, 200 epochs", "short": "200 epochs, its own networks"},
+    paper_setting=table1.RECIPE.paper_setting,
     notes={
         "all": (
             *table1.RECIPE.notes["all"],
             "L4 is L4Mom here, its authors' momentum form: it averages gradients over 10 steps (beta1 = 0.9).",
         ),
         "smoke": (SMOKE,),
+        "cpu": (*CPU, CPU_BESIDE, "CIFAR-100 has two seeds."),
         "short": (SHORT, "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10."),
     },
     stand_in=True,

@@ -4,6 +4,8 @@ The paper's means over 15 corruptions: MLR-SNet 85.87 on CIFAR-10-C and 52.42 on
 the best one, above all its rows.
 """
 
+from dataclasses import replace
+
 from mlrsnet_lab.recipes import robustness
 from mlrsnet_lab.recipes.rows import SCALES, Paper, hand_designed, meta_rows
 from mlrsnet_lab.sheets import Average, Cell, Recipe
@@ -54,7 +56,8 @@ def cells(scale: str) -> list[Cell]:
             base = robustness.spec(scale, task, corruption)
             rows = {**hand_designed(base, chosen, momentum=True), **meta_rows("MLR-SNet", base, chosen)}
             found += [robustness.cell(row, group, corruption, made) for row, made in rows.items()]
-    return found
+            found += robustness.beside(scale, group, corruption, base)
+    return [replace(cell, seeds=robustness.SEEDS.get(scale)) for cell in found]
 
 
 def averages(scale: str) -> list[Average]:
@@ -68,7 +71,7 @@ RECIPE = Recipe(
     "MLR-SNet, guided by a few clean pictures, has the highest mean accuracy on clean data: 85.87 on CIFAR-10-C, 52.42 on "
     "CIFAR-100-C.",
     cells,
-    paper_setting={"smoke": "CIFAR-10-C, 100 epochs", "short": "100 epochs"},
+    paper_setting=robustness.PAPER_SETTING,
     notes=robustness.NOTES,
     averages=averages,
 )

@@ -62,7 +62,8 @@ def cells(scale: str) -> list[Cell]:
             found += [robustness.cell(row, group, corruption, made) for row, made in rows.items()]
             there = from_sources(base, robustness.column(group, corruption), learned)
             found += [replace(cell, optional=corruption in robustness.OPTIONAL) for cell in there]
-    return found
+            found += robustness.beside(scale, group, corruption, base)
+    return [replace(cell, seeds=robustness.SEEDS.get(scale)) for cell in found]
 
 
 def averages(scale: str) -> list[Average]:
@@ -76,7 +77,7 @@ RECIPE = Recipe(
     "The schedule learned on Gaussian noise has the highest mean accuracy of the last epoch on the other corruptions: 85.62 on "
     "CIFAR-10-C, 52.35 on CIFAR-100-C.",
     cells,
-    paper_setting={"smoke": "CIFAR-10-C, 100 epochs", "short": "100 epochs"},
+    paper_setting=robustness.PAPER_SETTING,
     notes=robustness.NOTES,
     averages=averages,
 )

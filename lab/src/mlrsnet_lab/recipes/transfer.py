@@ -7,12 +7,16 @@ from dataclasses import replace
 
 from mlrsnet_lab.recipes import table3
 from mlrsnet_lab.recipes.rows import (
+    CPU,
+    CPU_BESIDE,
     SCALES,
     SHIPPED_NOTE,
     SHORT_TRANSFER,
     SMOKE,
     TRANSFERS,
+    checkpoints,
     cosine,
+    default,
     from_sources,
     named,
     shipped,
@@ -44,6 +48,8 @@ def cells(scale: str) -> list[Cell]:
     found += from_sources(text, column, learned)
     if scale == "smoke":
         return found
+    if scale == "cpu":
+        return [*found, cosine(text, column), default(text, column), *checkpoints(text, column)]
     adam = table3.over_adam(text)
     return [
         *found,
@@ -62,6 +68,7 @@ RECIPE = Recipe(
     notes={
         "all": ("For text the network reads loss / log(vocabulary), and gamma comes from the first perplexity.",),
         "smoke": (SMOKE, "Python's own manual stands in for Penn Treebank."),
+        "cpu": (*CPU, CPU_BESIDE, *table3.CPU[:1]),
         "short": (SHORT_TRANSFER, "Text: 20 of 150 epochs.", SHIPPED_NOTE, TEXT_NOTE),
         "paper": (SHIPPED_NOTE, TEXT_NOTE),
     },

@@ -65,4 +65,5 @@ RECIPE = Recipe(
             "Tasks for a CPU: parts of data sets, pictures of 16x16, small networks, one pass over Tiny Shakespeare.",
         ),
     },
+    scales=("smoke", "short", "paper"),
 )

@@ -1,9 +1,12 @@
-"""Make the runs of one recipe. Called again, it continues; finished runs are not repeated."""
+"""Make the runs of recipes. Called again, it continues; finished runs are not repeated, and equal ones are made once."""
 
+import json
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +14,16 @@ from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.files.storage import ScheduleError, write_atomically
 from mlrsnet.files.untrusted import read_json, reason
-from mlrsnet_lab import checks, datasets, records
+from mlrsnet.files.writing import copy_of
+from mlrsnet_lab import checks, costs, datasets, records
 from mlrsnet_lab.devices import device_name, reproducible, resolve
 from mlrsnet_lab.executors import Crew, Place, Work
-from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, with_options
+from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, owners, with_options
 from mlrsnet_lab.lock import RunInUseError
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
 from mlrsnet_lab.records import RECIPE, STUDY, Record
+from mlrsnet_lab.run_record import earlier_run
 from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
@@ -42,74 +47,120 @@ def run_recipe(
 
     Args:
         name: of the recipe.
-        scale: `smoke`, `short` or `paper`.
+        scale: `smoke`, `cpu`, `short` or `paper`.
         out: a folder for all runs.
         settings: where, and who hears of it; one line before the first training says how many there are, and what is left out.
         seeds: the recipe's own if None.
         only: limits the runs to these rows and columns.
         crew: makes the runs, on its own device; this process if None. See `Executor`.
     """
+    return run_parts([plan(name, scale, out, settings, seeds=seeds, only=only, crew=crew)], settings, crew)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A recipe that was asked for, or some of it: its folder, seeds and jobs.
+
+    absent: columns whose data are missing, and why. missing: rows that cannot be run, and why.
+    """
+
+    recipe: Recipe
+    scale: str
+    folder: Path
+    seeds: Sequence[int]
+    jobs: Sequence[Job] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan(
+    name: str,
+    scale: str,
+    folder: Path,
+    settings: Settings = DEFAULT,
+    *,
+    seeds: Sequence[int] | None = None,
+    only: Sequence[str] = (),
+    crew: Crew | None = None,
+) -> Part:
+    """What there is to make of a recipe; see `run_recipe`. Writes nothing, and raises if data are missing."""
     recipe = RECIPES[checks.one_of("recipe", name, RECIPES)]
+    checks.one_of("scale", scale, SCALES)
+    checks.one_of(f"scale of {name}", scale, recipe.scales)
     if recipe.measure is not None:
-        compute(recipe, scale, out, seeds[0] if seeds else 0)
-        return []
-    chosen = tuple(recipe.seeds if seeds is None else seeds)
-    jobs = choose(recipe, scale, chosen, only)
+        earlier(folder, STUDY, name, scale)
+        return Part(recipe, scale, folder, [checks.whole_number("seed", seeds[0] if seeds else 0, 0)])
+    jobs = choose(recipe, scale, seeds, only, folder)
     if crew is None:
         resolve(settings.device)  # a wrong device, or missing data, leaves no files behind
-    known = sorted({*chosen, *_seeds_below(out, recipe.name, scale)})
+    known = sorted({*(recipe.seeds if seeds is None else seeds), *_seeds_below(folder, name, scale)})
     absent = _absent(jobs, settings.root)
-    jobs = [job for job in jobs if job.cell.column not in absent]
-    several = crew is not None and crew.workers.size > 1
-    labels = {"recipe": recipe.name, "scale": scale}
-    campaign = Campaign(labels, out, in_order(jobs, recipe.seeds[0], shared_starts=several))
     missing = {cell.row: cell.missing for cell in choose_cells(recipe, scale, only) if cell.missing}
-    settings.tell(_outlook(recipe, scale, len(campaign.numbers), missing | absent, settings, crew))
-    write_atomically(out / RECIPE, records.dumps(recipe.sheet(scale, known, absent).to_dict(), indent=1).encode())
+    jobs = [job for job in jobs if job.cell.column not in absent]
+    return Part(recipe, scale, folder, known, jobs, absent, missing)
+
+
+def run_parts(parts: Sequence[Part], settings: Settings = DEFAULT, crew: Crew | None = None) -> list[Record]:
+    """Make the runs of several recipes; equal ones are made once. Trials of settings are made, not returned."""
+    several = crew is not None and crew.workers.size > 1
+    jobs: dict[str, Job] = {}
+    for part in parts:
+        jobs |= in_order(part.jobs, part.recipe.seeds[0], shared_starts=several)
+    campaign = Campaign(jobs)
+    _tell_outlook(parts, campaign, settings, crew)
+    for part in {part.folder: part for part in parts}.values():
+        if part.recipe.measure is not None:
+            compute(part)
+            continue
+        same = [one for one in parts if one.folder == part.folder]
+        seeds = sorted({seed for one in same for seed in one.seeds})
+        absent = {column: why for one in same for column, why in one.absent.items()}
+        sheet = part.recipe.sheet(part.scale, seeds, absent).to_dict()
+        write_atomically(part.folder / RECIPE, records.dumps(sheet, indent=1).encode())
     campaign.run(settings) if crew is None else campaign.spread(settings, crew)
-    found = [campaign.found.get(job.name) for job in jobs]
-    return [record for record in found if record is not None]
+    asked = dict.fromkeys(job.name for part in parts for job in part.jobs)
+    return [record for name in asked if (record := campaign.found.get(name)) is not None]
 
 
-def compute(recipe: Recipe, scale: str, out: Path, seed: int) -> None:
+def compute(part: Part) -> None:
     """Write what a recipe computes, and on what."""
-    checks.one_of("scale", scale, SCALES)
-    earlier(out, STUDY, recipe.name, scale)
     start = time.perf_counter()
-    assert recipe.measure is not None
-    grids, figures = recipe.measure(scale, checks.whole_number("seed", seed, 0))
+    assert part.recipe.measure is not None
+    grids, figures = part.recipe.measure(part.scale, part.seeds[0])
     made = {
         "versions": {"mlrsnet": __version__, **versions()},
         "device": "cpu",
         "commit": records.commit(),
         "seconds": time.perf_counter() - start,
     }
-    found = replace(recipe.sheet(scale, [seed]), grids=grids, figures=figures, made=made)
-    write_atomically(out / STUDY, records.dumps(found.to_dict(), indent=1).encode())
+    found = replace(part.recipe.sheet(part.scale, part.seeds), grids=grids, figures=figures, made=made)
+    write_atomically(part.folder / STUDY, records.dumps(found.to_dict(), indent=1).encode())
 
 
 class Campaign:
     """Jobs, and what came of them so far.
 
     Args:
-        labels: of all runs.
-        out: a folder for them.
         jobs: by name, in order.
     """
 
-    def __init__(self, labels: dict[str, str], out: Path, jobs: dict[str, Job]) -> None:
-        self.labels, self.out, self.jobs, self.waiting = labels, out, jobs, list(jobs.values())
+    def __init__(self, jobs: dict[str, Job]) -> None:
+        self.jobs, self.waiting, self.owners = jobs, list(jobs.values()), owners(jobs)
         self.found: dict[str, Record | None] = {}
-        runs = [name for name, job in jobs.items() if not job.is_start]
-        self.numbers = {name: f"{number}/{len(runs)} " for number, name in enumerate(runs, 1)}
+        self.distinct = [name for name, job in jobs.items() if not job.is_start and self.owners[name] == name]
+        self.numbers = {name: f"{number}/{len(self.distinct)} " for number, name in enumerate(self.distinct, 1)}
+
+    @property
+    def count(self) -> int:
+        """How many runs there are, equal ones too."""
+        return sum(not job.is_start for job in self.jobs.values())
 
     def run(self, settings: Settings) -> None:
         """Make all runs in this process, one after the other."""
-        while (ready := self._next()) is not None:
-            job, planned = ready
-            self.found[job.name] = try_run(
-                planned.spec, planned.folder, settings, self._labels(job), settings.watch(planned)
-            )
+        for job, planned in iter(self._next, None):
+            watchers = settings.watch(planned)
+            self.found[job.name] = try_run(planned.spec, planned.folder, settings, job.labels, watchers)
+            self._tell(settings)
 
     def spread(self, settings: Settings, crew: Crew) -> None:
         """Make each run in another process, as soon as it can begin and somebody is free."""
@@ -123,43 +174,75 @@ class Campaign:
             running[job.name] = job, planned, Replay(lambda worker: settings.watch(_titled(planned, worker)))
             if job.is_start:
                 return Work(job.name, make_start, (planned.spec, remote))
-            words = planned.spec, planned.folder.absolute(), remote, self._labels(job)
+            words = planned.spec, planned.folder.absolute(), remote, job.labels
             return Work(job.name, make_run, words, polite=True, again=(RunInUseError,))
 
         for done in crew.run(take, lambda work, event: running[work.name][2](event)):
             job, planned, _ = running.pop(done.work.name)
             record: Record | None = done.value
             if done.lost is not None:
-                record = failed_record(planned.spec, self._labels(job), str(done.lost))
+                record = failed_record(planned.spec, job.labels, str(done.lost))
             # As it was asked for: a worker knows absolute paths only.
             self.found[job.name] = replace(record, folder=planned.folder) if record and not job.is_start else None
+            self._tell(settings)
+
+    def _tell(self, settings: Settings) -> None:
+        settings.overall(sum(name in self.found for name in self.distinct), len(self.distinct))
 
     def _next(self) -> tuple[Job, Planned] | None:
         """The first job that can begin, with the options that were chosen for it; None if there is none now."""
-        for job in list(self.waiting):
-            if not set(job.after) & self.jobs.keys() <= self.found.keys():
-                continue
-            self.waiting.remove(job)
+        for job in self._ready():
             options = best([self.found[name] for name in job.tried], job.cell.choice)
-            if options is not None:
-                title = self.numbers.get(job.name, "") + job.title
-                return job, Planned(with_options(job.spec, options), self.out / job.cell.folder(job.seed), title)
-            self.found[job.name] = self._without_choice(job)
+            if options is None:
+                self.found[job.name] = self._without_choice(job)
+                continue
+            planned = Planned(with_options(job.spec, options), job.folder, self.numbers.get(job.name, "") + job.title)
+            owner = self.owners[job.name]
+            if owner == job.name:
+                return job, planned
+            self.found[job.name] = copied(self.found[owner], planned, job.labels)
         return None
+
+    def _ready(self) -> Iterator[Job]:
+        """Jobs that wait for nothing any more. A copy may be what an earlier one waits for, so that it begins again."""
+        again = True
+        while again:
+            again = False
+            for job in list(self.waiting):
+                owner = self.owners[job.name]
+                first = [*job.after, *([owner] if owner != job.name else [])]
+                if set(first) & self.jobs.keys() <= self.found.keys():
+                    self.waiting.remove(job)
+                    again = True
+                    yield job
 
     def _without_choice(self, job: Job) -> Record:
         """A failed record, not written, for a job whose trials all failed."""
         choice = job.cell.choice
         assert choice is not None
         values = ", ".join(f"{value:g}" for value in choice.values)
-        return failed_record(job.spec, self._labels(job), f"every trial failed: {choice.option} was one of {values}")
-
-    def _labels(self, job: Job) -> dict[str, str]:
-        return {**self.labels, "row": job.cell.row, "column": job.cell.column}
+        return failed_record(job.spec, job.labels, f"every trial failed: {choice.option} was one of {values}")
 
 
 def _titled(planned: Planned, worker: str) -> Planned:
     return replace(planned, title=f"{planned.title} ({worker})") if worker else planned
+
+
+def copied(found: Record | None, planned: Planned, labels: dict[str, str]) -> Record:
+    """An equal run, as a run of another place in the tables; `same_as` says where it was made."""
+    if (there := earlier_run(planned.folder, planned.spec)) is not None and there.ended:
+        return there
+    if found is None or not found.ended or found.folder is None:
+        why = "it was not made" if found is None else str(found.data.get("error", found.status))
+        return failed_record(planned.spec, labels, f"the same run failed elsewhere: {why}")
+    place = Path(os.path.relpath(found.folder, planned.folder)).as_posix()
+    data = found.data | {"spec": planned.spec.to_dict(), "labels": labels, "same_as": place}
+    made = replace(found, data=data, folder=planned.folder)
+    for name in (copy_of(Path(records.SCHEDULE)).name, records.SCHEDULE):
+        if (found.folder / name).is_file():
+            write_atomically(planned.folder / name, (found.folder / name).read_bytes())
+    records.write(made)
+    return made
 
 
 def make_run(place: Place, spec: RunSpec, folder: Path, settings: Settings, labels: dict[str, str]) -> Record:
@@ -192,15 +275,26 @@ def failed_record(spec: RunSpec, labels: dict[str, str], reason: str, folder: Pa
     return Record({"format": records.FORMAT, **data}, folder=folder)
 
 
-def _outlook(
-    recipe: Recipe, scale: str, total: int, left_out: Mapping[str, str], settings: Settings, crew: Crew | None
-) -> str:
+def _tell_outlook(parts: Sequence[Part], campaign: Campaign, settings: Settings, crew: Crew | None) -> None:
+    """A line per recipe, and one about all of them: how many runs, where, what is left out, how long it may take."""
+    trained = list({part.folder: part for part in reversed(parts) if part.recipe.measure is None}.values())[::-1]
+    if not trained:
+        return
     here = resolve(settings.device if crew is None else "cpu")
     where, device = (device_name(here), here.type) if crew is None else (crew.workers.describe(), crew.workers.device)
-    told = f"{recipe.name}, scale {scale}: {total} trainings on {where}"
-    if device == "cpu" and scale not in recipe.for_cpu:
-        told += ", though this scale is for a GPU (`--scale smoke` is for a CPU)"
-    return told + "".join(f"; left out: {name} ({reason})" for name, reason in left_out.items())
+    for part in trained:
+        count = sum(job.home.folder == part.folder and not job.is_start for job in campaign.jobs.values())
+        told = f"{part.recipe.name}, scale {part.scale}: {count} trainings on {where}"
+        if device == "cpu" and part.scale not in part.recipe.for_cpu:
+            told += ", though this scale is for a GPU (`--scale smoke` and `--scale cpu` are for a CPU)"
+        left_out = {**part.missing, **part.absent}
+        settings.tell(told + "".join(f"; left out: {name} ({why})" for name, why in left_out.items()))
+    processes = 1 if crew is None else crew.workers.size
+    distinct = [campaign.jobs[name] for name in campaign.distinct]
+    estimate = costs.estimate(distinct, processes) if device == "cpu" else ""
+    if len(trained) > 1 or estimate:
+        equal = campaign.count - len(distinct)
+        settings.tell(f"{campaign.count:,} trainings, {equal:,} of them equal to others and made once{estimate}")
 
 
 def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
@@ -211,12 +305,17 @@ def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
         assert spec is not None
         try:
             for task, options in spec.tasks:
-                datasets.find(task, root=root, **options)
+                _find(task, json.dumps(options), datasets.data_root(root))
         except FileNotFoundError as error:
             if not job.cell.optional:
                 raise
             absent[job.cell.column] = str(error)
     return absent
+
+
+@lru_cache(maxsize=1000)  # errors are not kept
+def _find(task: str, options: str, root: Path) -> None:
+    datasets.find(task, root=root, **json.loads(options))
 
 
 def earlier(out: Path, file: str, name: str, scale: str) -> dict[str, Any]:

@@ -1,17 +1,23 @@
-"""Reproduce the paper: one recipe, or all of them with one report."""
+"""Reproduce the paper: recipes with one report, all of them, or what is worth most next."""
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from _thread import interrupt_main
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import torch
 
 from mlrsnet.card import versions
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab import checks, records
-from mlrsnet_lab.campaign import run_recipe
+from mlrsnet_lab.campaign import Part, plan, run_parts
+from mlrsnet_lab.executors import Crew
 from mlrsnet_lab.recipes import DEMO, RECIPES
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.report import Report, read_report, save_report
@@ -19,7 +25,26 @@ from mlrsnet_lab.settings import DEFAULT, Settings
 from mlrsnet_lab.several import Outcome
 
 ALL = "all"
-"""Instead of a recipe's name: every recipe but the demo."""
+"""Instead of a recipe's name: every recipe that has the scale, but the demo."""
+
+NEXT = "next"
+"""Instead of a recipe's name: what is worth most next, for some seconds."""
+
+ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("attribution", ()),
+    ("table3", ("3-layer LSTM",)),
+    ("table1", ("CIFAR-10",)),
+    ("ablation", ()),
+    ("phases", ()),
+    ("adam", ()),
+    ("lstm-or-mlp", ()),
+    ("table6", ()),
+    ("epochs", ("400 epochs",)),
+    ("wrn", ()),
+    ("networks", ("NASNet",)),
+    ("meta-tasks", ()),
+)
+"""What `next` makes first, recipes and their columns: what would change most of what the documents say of the paper."""
 
 SUMMARY = "all.json"
 """What `all` leaves beside the report: how long everything took, and on what."""
@@ -32,60 +57,135 @@ class Reproduction(Outcome):
     report: what was gathered from the folder, or None if there is nothing to report on.
     page: where the report was written, or None if there is none or matplotlib is missing.
     seconds: how long everything took.
+    stopped: whether time was up before everything was made.
     """
 
     report: Report | None = None
     page: Path | None = None
     seconds: float = 0.0
+    stopped: bool = False
 
 
 def reproduce(
-    name: str,
+    names: str | Sequence[str],
     scale: str,
     out: Path,
     settings: Settings = DEFAULT,
     *,
     seeds: Sequence[int] | None = None,
     only: Sequence[str] = (),
+    seconds: float | None = None,
 ) -> Reproduction:
     """Make a recipe in `out`, and write the report, whose pictures need matplotlib.
 
-    `all` makes every recipe, each in its own folder. It skips recipes whose data or packages are missing, and
-    takes one seed at scale `smoke`. Call it again to continue after an interruption.
+    Several recipes, or `all`, each have a folder of their own below `out`, and share equal runs. Recipes whose data or packages
+    are missing are skipped. `all` takes one seed at scale `smoke`. Call it again to continue after an interruption.
 
     Args:
-        name: of a recipe, or `all`.
+        names: of recipes, or `all`; or `next`: all of them, in the order of `ORDER`, the first seed of everything first.
         scale, out, settings, seeds, only: see `run_recipe`.
+        seconds: stop politely after this time; what is unfinished goes on at the next call.
     """
-    names = _check_request(name, only)
-    if name == ALL and seeds is None and scale == "smoke":
+    chosen = [names] if isinstance(names, str) else list(names)
+    _check_request(chosen, scale, only, seconds)
+    if chosen == [ALL] and seeds is None and scale == "smoke":
         seeds = (0,)
     start, done = time.perf_counter(), Reproduction()
-    with settings.executor.crew(settings.device, settings.count) as crew:
-        for one in names:
-            folder = out / one if name == ALL else out
-            try:
-                done.records += run_recipe(one, scale, folder, settings, seeds=seeds, only=only, crew=crew)
-            except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
-                if name != ALL:
-                    raise
-                done.failures.append(f"{one}: {error}")
+    with settings.executor.crew(settings.device, settings.count) as crew, _alarm(seconds) as alarm:
+        parts = _parts(chosen, scale, out, settings, seeds, only, crew, done)
+        try:
+            done.records = run_parts(parts, settings, crew)
+        except KeyboardInterrupt:
+            if not alarm.is_set():
+                raise
+            done.stopped = True
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
     done.report, done.page = _report(out, settings)
     done.seconds = time.perf_counter() - start
-    if name == ALL:
+    if chosen == [ALL]:
         _write_summary(out, scale, done)
     return done
 
 
-def _check_request(name: str, only: Sequence[str]) -> list[str]:
-    """The recipes to make."""
-    if name != ALL:
-        checks.one_of("recipe", name, RECIPES)
-    if only and (name == ALL or RECIPES[name].measure is not None):
-        raise ValueError(f"only belongs to a single recipe of trainings, got {name}: leave it out, or name the recipe")
-    return [one for one in RECIPES if one != DEMO] if name == ALL else [name]
+def _check_request(names: list[str], scale: str, only: Sequence[str], seconds: float | None) -> None:
+    whole = len(names) == 1 and names[0] in (ALL, NEXT)
+    for name in names:
+        if not whole:
+            checks.one_of("recipe", name, RECIPES)
+    if only and (whole or len(names) > 1 or RECIPES[names[0]].measure is not None):
+        asked = ", ".join(names)
+        raise ValueError(f"only belongs to a single recipe of trainings, got {asked}: leave it out, or name the recipe")
+    if seconds is not None:
+        checks.positive("seconds", seconds)
+
+
+def _parts(
+    names: list[str],
+    scale: str,
+    out: Path,
+    settings: Settings,
+    seeds: Sequence[int] | None,
+    only: Sequence[str],
+    crew: Crew | None,
+    done: Reproduction,
+) -> list[Part]:
+    """What there is to make; where several recipes were asked for, those without their data are among the failures."""
+    if len(names) == 1 and names[0] in RECIPES:
+        return [plan(names[0], scale, out, settings, seeds=seeds, only=only, crew=crew)]
+    if names == [NEXT]:
+        wanted = list(_by_worth(scale, seeds))
+    else:
+        having = [name for name in RECIPES if name != DEMO and scale in RECIPES[name].scales]
+        wanted = [(name, (), seeds) for name in (having if names == [ALL] else names)]
+        without = [name for name in RECIPES if name not in (DEMO, *having)] if names == [ALL] else []
+        if without:
+            settings.tell(f"without scale {scale}, so left out: {', '.join(without)}")
+    found: list[Part] = []
+    failures: dict[str, str] = {}
+    for name, columns, some in wanted:
+        try:
+            found.append(plan(name, scale, out / name, settings, seeds=some, only=columns, crew=crew))
+        except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
+            failures[name] = f"{name}: {error}"
+    done.failures += failures.values()
+    return found
+
+
+def _by_worth(scale: str, seeds: Sequence[int] | None) -> Iterator[tuple[str, tuple[str, ...], Sequence[int]]]:
+    """Recipes with columns and seeds, what is worth most first: all of `ORDER` with the first seed, then with the next one."""
+    having = {name: RECIPES[name] for name in RECIPES if name != DEMO and scale in RECIPES[name].scales}
+    first = [(name, columns) for name, columns in ORDER if name in having]
+    rest = [(name, ()) for name in having if having[name].measure is None]
+    for place in range(max(len(seeds or having[name].seeds) for name in having)):
+        for name, columns in (*first, *rest):
+            own = (seeds or having[name].seeds)[place : place + 1]
+            if own:
+                yield name, columns, own
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[threading.Event]:
+    """After some seconds stop as by SIGTERM, which trainings obey at the end of a step; the event says that it was this alarm."""
+    rang = threading.Event()
+    if seconds is None:
+        yield rang
+        return
+
+    def ring() -> None:
+        rang.set()
+        interrupt_main(signal.SIGTERM)
+
+    def stop(number: int, frame: FrameType | None) -> None:  # between trainings
+        raise KeyboardInterrupt
+
+    before, timer = signal.signal(signal.SIGTERM, stop), threading.Timer(seconds, ring)
+    timer.start()
+    try:
+        yield rang
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _line(record: Record) -> str:

@@ -14,7 +14,7 @@ def nobody(planned: Planned) -> Sequence[Watcher]:
     return ()
 
 
-def unheard(news: object) -> None:
+def unheard(*news: object) -> None:
     """For nobody to hear."""
 
 
@@ -31,6 +31,7 @@ class Settings:
         watch: returns the watchers of a run of several.
         tell: is called with one line about what concerns all of them.
         count: is called with the number of runs that are running, done and given again whenever one changes.
+        overall: is called with how many runs have ended, and how many there are, whenever one ends.
 
     >>> Settings(device="cpu").executor.name
     'local'
@@ -44,10 +45,13 @@ class Settings:
     watch: Watch = nobody
     tell: Callable[[str], object] = unheard
     count: Callable[[Counts], object] = unheard
+    overall: Callable[[int, int], object] = unheard
 
     def elsewhere(self) -> "Settings":
         """For a run in another process: paths are absolute, and nobody is there who could hear."""
-        return replace(self, root=datasets.data_root(self.root), watch=nobody, tell=unheard, count=unheard)
+        return replace(
+            self, root=datasets.data_root(self.root), watch=nobody, tell=unheard, count=unheard, overall=unheard
+        )
 
 
 DEFAULT = Settings()

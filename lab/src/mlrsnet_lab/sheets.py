@@ -19,8 +19,8 @@ UNSCALED = ", T_val 100"
 
 UNSCALED_NOTE = "Rows that end in T_val 100 have the paper's T_val, so fewer meta-updates than where it is scaled."
 SCALES = ("smoke", "cpu", "short", "paper")
-"""smoke: minutes on a CPU, embedded data. cpu: real data, small networks, hours on two cores. short: a GPU, fewer epochs; milestones
-and T_val are scaled too. paper: its own."""
+"""smoke: minutes on a CPU, embedded data. cpu: real data, small networks, hours on two cores. short: a GPU, fewer epochs;
+milestones and T_val are scaled too. paper: its own."""
 
 
 Paper = tuple[float, float | None]

@@ -36,7 +36,7 @@ class Bars(Progress):
 
 
 def bars(console: Console) -> Progress:
-    """A place for bars. Titles are printed as they are, brackets too."""
+    """A place for bars. Titles are printed as they are, brackets too. Redirected, there is a line for every run instead."""
     title = Column(max_width=36, no_wrap=True, overflow="ellipsis")
     return Bars(
         TextColumn("{task.description}", markup=False, table_column=title),
@@ -44,6 +44,7 @@ def bars(console: Console) -> Progress:
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[now]}", markup=False),
         console=console,
+        disable=not console.is_terminal,
     )
 
 
@@ -51,26 +52,34 @@ def watchers(progress: Progress, settings: Settings, *more: Watcher) -> Watch:
     """For every run a bar, and event files in its folder if the settings say so."""
 
     def watch(run: Planned) -> list[Watcher]:
-        bar = Bar(progress, run.title)
+        bar = Bar(progress, run.title) if progress.console.is_terminal else Line(progress.console, run.title)
         return [*more, bar, Board(run.folder / "tensorboard")] if settings.tensorboard else [*more, bar]
 
     return watch
 
 
 class Total:
-    """A line about runs that are made at once; it appears with the second one."""
+    """A bar for several runs; it appears with the second one."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.task: TaskID | None = None
 
     def __call__(self, counts: Counts) -> None:
-        """Update it."""
-        if self.task is None and counts.running > 1:
-            self.task = self.progress.add_task("all runs", total=None, now="", stays=True)
-        if self.task is not None:
+        """Say how many run now."""
+        if counts.running > 1 or self.task is not None:
             again = f", {counts.again} tried again" if counts.again else ""
-            self.progress.update(self.task, now=f"{counts.running} running, {counts.done} done{again}")
+            self._update(now=f"{counts.running} running, {counts.done} done{again}")
+
+    def ended(self, done: int, total: int) -> None:
+        """Move the bar: so many runs of so many have ended."""
+        if total > 1:
+            self._update(completed=done, total=total)
+
+    def _update(self, **changes: Any) -> None:
+        if self.task is None:
+            self.task = self.progress.add_task("all runs", total=None, now="", stays=True)
+        self.progress.update(self.task, **changes)
 
 
 def make_room(progress: Progress) -> None:
@@ -80,17 +89,37 @@ def make_room(progress: Progress) -> None:
         progress.remove_task(task.id)
 
 
+class Line(Watcher):
+    """One training's line when it has ended: title, result, minutes."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+
+    def end(self, record: Record) -> None:
+        """Print it."""
+        seconds = record.entry("timing").get("seconds", 0.0)
+        found = [record.status, *([_metric(record.result["last"], record.data)] if "last" in record.result else [])]
+        self.console.print(
+            f"{self.title}: {' '.join(found)}, {seconds:.0f} s", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def _metric(value: float, data: dict[str, Any]) -> str:
+    return f"{value:.2f} %" if data["metric"]["unit"] == "%" else f"ppl {value:.1f}"
+
+
 class Bar(Watcher):
     """One training's bar, counted in steps, with the loss, LR and metric of the last epoch."""
 
     def __init__(self, progress: Progress, title: str) -> None:
         self.progress, self.title = progress, title
-        self.unit, self.moved = "", False
+        self.data: dict[str, Any] = {}
+        self.moved = False
 
     def begin(self, record: Record, step: int, total_steps: int) -> None:
         """Add the bar."""
         make_room(self.progress)
-        self.unit = record.data["metric"]["unit"]
+        self.data = record.data
         self.task = self.progress.add_task(self.title, total=total_steps, completed=step, now="")
 
     def steps(self, step: int) -> None:
@@ -102,7 +131,7 @@ class Bar(Watcher):
         words = [f"loss {line['train_loss']:.2g}", f"LR {line['lr']:.2g}"]
         metric = line.get("test_metric", math.nan)
         if math.isfinite(metric):
-            words.append(f"{metric:.2f} %" if self.unit == "%" else f"ppl {metric:.1f}")
+            words.append(_metric(metric, self.data))
         self._update(completed=line["step"], now=" ".join(words))
         self.moved = True
 

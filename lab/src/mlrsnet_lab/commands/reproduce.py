@@ -1,6 +1,7 @@
 """`mlrsnet reproduce`: bars, then the tables."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from rich.text import Text
 from mlrsnet.cli.parser import Parser
 from mlrsnet_lab.commands.options import add_data, add_device, add_executor, add_out, add_tensorboard, settings
 from mlrsnet_lab.commands.progress import Total, bars, watchers
+from mlrsnet_lab.devices import resolve
+from mlrsnet_lab.executors.executor import LOCAL
 from mlrsnet_lab.jobs import choose, in_order
-from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
+from mlrsnet_lab.recipes import RECIPES, Recipe
 from mlrsnet_lab.report import Report, layout
 from mlrsnet_lab.report.layout import Column
-from mlrsnet_lab.reproduce import ALL, reproduce
+from mlrsnet_lab.reproduce import ALL, NEXT, reproduce
 from mlrsnet_lab.settings import DEFAULT, Settings
 
 LEFT_TO_THE_REPORT = ("train loss", "s / epoch")
@@ -26,14 +29,18 @@ LEFT_TO_THE_REPORT = ("train loss", "s / epoch")
 
 def add(reproduce: Parser) -> None:
     """Add its options."""
-    reproduce.add_argument("recipe", nargs="?", help="what to reproduce, such as table1, or all")
+    reproduce.add_argument(
+        "recipe",
+        nargs="*",
+        help="what to reproduce, such as table1; several; all; or next, which makes what is worth most next",
+    )
     reproduce.add_argument("--list", action="store_true", help="list what can be reproduced, and train nothing")
     reproduce.add_argument(
         "--scale",
         metavar="SCALE",
         default="smoke",
-        help="smoke (small data, minutes on a CPU), short (a GPU, fewer epochs) or paper (a GPU, "
-        "the paper's own settings) (default: %(default)s)",
+        help="smoke (small data, minutes on a CPU), cpu (real data, hours on two cores), short (a GPU, fewer epochs) or paper (a "
+        "GPU, the paper's own settings) (default: %(default)s)",
     )
     reproduce.add_argument(
         "--seeds",
@@ -45,7 +52,12 @@ def add(reproduce: Parser) -> None:
     reproduce.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="only this row or column; may be repeated"
     )
-    add_out(reproduce, None, "folder for runs and report (default: mlrsnet-RECIPE-SCALE)")
+    reproduce.add_argument(
+        "--seconds", metavar="N", type=float, help="stop after this time; the same command goes on where it stopped"
+    )
+    add_out(
+        reproduce, None, "folder for runs and report (default: mlrsnet-RECIPE-SCALE; of several and of next: as of all)"
+    )
     add_device(reproduce)
     add_data(reproduce)
     add_tensorboard(reproduce)
@@ -63,11 +75,21 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.list:
         show_recipes()
         return
-    name, scale = arguments.recipe, arguments.scale
-    if name is None:
+    names, scale = arguments.recipe, arguments.scale
+    if not names:
         raise ValueError("reproduce needs the name of a recipe: `mlrsnet reproduce --list` shows them")
-    out = arguments.out or Path(f"mlrsnet-{name}-{scale}")
-    show_reproduce(name, scale, out, settings(arguments), seeds=arguments.seeds, only=arguments.only)
+    shared = len(names) > 1 or names[0] == NEXT
+    out = arguments.out or Path(f"mlrsnet-{ALL if shared else names[0]}-{scale}")
+    which = {"seeds": arguments.seeds, "only": arguments.only, "seconds": arguments.seconds}
+    show_reproduce(names, scale, out, on_every_core(settings(arguments), scale), **which)
+
+
+def on_every_core(settings: Settings, scale: str) -> Settings:
+    """At scale cpu as many runs at once as there are cores, if nobody said how many: its networks are too small to share."""
+    executor = settings.executor
+    if scale != "cpu" or executor.name != LOCAL or executor.jobs is not None or resolve(settings.device).type != "cpu":
+        return settings
+    return replace(settings, executor=replace(executor, jobs=os.cpu_count()))
 
 
 def show_recipes() -> None:
@@ -79,13 +101,12 @@ def show_recipes() -> None:
 def _size(recipe: Recipe) -> str:
     if recipe.measure is not None:
         return "computed, not trained"
-    seeds = recipe.seeds
-    counts = [f"{scale} {len(in_order(choose(recipe, scale, seeds), seeds[0]))}" for scale in SCALES]
+    counts = [f"{scale} {len(in_order(choose(recipe, scale), recipe.seeds[0]))}" for scale in recipe.scales]
     return f"trainings: {', '.join(counts)}"
 
 
-def show_reproduce(name: str, scale: str, out: Path, settings: Settings, **which: Any) -> None:
-    """Make a recipe, or all, with progress bars; end with the tables. `which` are seeds and rows, see `reproduce`."""
+def show_reproduce(names: str | Sequence[str], scale: str, out: Path, settings: Settings, **which: Any) -> None:
+    """Make recipes with progress bars; end with the tables. `which` are seeds, rows and seconds, see `reproduce`."""
     console = Console()
 
     def tell(line: str) -> None:
@@ -93,8 +114,10 @@ def show_reproduce(name: str, scale: str, out: Path, settings: Settings, **which
 
     try:
         with bars(console) as progress:
-            watched = replace(settings, watch=watchers(progress, settings), tell=tell, count=Total(progress))
-            done = reproduce(name, scale, out, watched, **which)
+            total = Total(progress)
+            told = {"tell": tell, "count": total, "overall": total.ended}
+            watched = replace(settings, watch=watchers(progress, settings), **told)
+            done = reproduce(names, scale, out, watched, **which)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the same command continues where it stopped, `mlrsnet report {out}` shows what there is"
@@ -102,7 +125,9 @@ def show_reproduce(name: str, scale: str, out: Path, settings: Settings, **which
     if done.report is not None and done.page is not None:
         print_tables(console, done.report, scale)
         print(f"report: {done.page}")
-    if name == ALL:
+    if done.stopped:
+        print("time is up; the same command goes on where it stopped")
+    if ALL in names:
         print(f"everything: {len(done.records)} runs in {done.seconds:.0f} s")
     done.raise_failures()
 

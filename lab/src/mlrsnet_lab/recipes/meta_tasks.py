@@ -84,8 +84,8 @@ RECIPE = Recipe(
         "smoke": (SMOKE,),
         "cpu": (
             *CPU,
-            "Pictures are cut to 9,000 of MNIST, SVHN and CIFAR-10; CIFAR-100's parts are 19,000, 9,500 and 1,900. Deeper networks are "
-            "WideResNet-16-1 and -22-1. Two seeds.",
+            "MNIST, SVHN and CIFAR-10 are cut to 9,000 pictures; the parts of CIFAR-100 have 19,000, 9,500 and 1,900. Deeper "
+            "networks are WideResNet-16-1 and -22-1. Two seeds.",
         ),
         "short": (SHORT,),
         "paper": (

@@ -23,8 +23,8 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "MobileNetV2": ("mobilenetv2", {}),
     "NASNet": ("nasnet", {"cells": 4, "filters": 44}),  # the size of the repository that the paper names
 }
-SMALLEST: dict[str, Any] = {"cells": 1, "filters": 4}
-NARROW: dict[str, Any] = {"cells": 1, "filters": 8}
+SIZES: dict[str, dict[str, Any]] = {"smoke": {"cells": 1, "filters": 4}, "cpu": {"cells": 1, "filters": 8}}
+"""Of NASNet, where it is not the paper's."""
 
 
 def cells(scale: str) -> list[Cell]:
@@ -32,9 +32,11 @@ def cells(scale: str) -> list[Cell]:
     chosen, learned = TRANSFERS[scale], sources(SCALES[scale])
     found = [*learned]
     for column, (model, options) in NETWORKS.items():
-        base = chosen.spec("cifar10", model, model_options=NARROW if options and scale == "cpu" else options)
+        base = chosen.spec("cifar10", model)
+        own = SIZES.get(scale, options) if options else {}
+        base = replace(base, model=model, model_options=base.model_options | own)
         if scale == "smoke":  # the networks themselves, for one epoch of digits
-            base = replace(base, model=model, epochs=1, model_options=SMALLEST if options else {})
+            base = replace(base, epochs=1)
         found += transfer_cells(base, chosen, column, learned)
     return found
 

@@ -132,8 +132,9 @@ SMOKE = (
 )
 SHORT = "60 of 200 epochs: milestones, cycles, Exponential's decay and T_val are scaled with them."
 CPU = (
-    "Real data on two cores: pictures of 16x16, about 10,000 of them (20,000 of CIFAR-100), 4,200 steps of batch 64 in fp32, and "
-    "WideResNet-10-1, whose best LR is near the paper's 0.1 (recipe `grid`). Milestones, cycles and Exponential's decay are scaled.",
+    "Real data on two cores: pictures of 16x16, about 10,000 of them (20,000 of CIFAR-100), 4,200 steps of batch 64 in fp32, "
+    "and WideResNet-10-1, whose best LR is near the paper's 0.1 (recipe `grid`). Milestones, cycles and Exponential's decay are "
+    "scaled.",
     "T_val is the paper's 100 where a row does not say: 42 meta-updates. T_val 6 makes 700, near the paper's 764.",
 )
 SHORT_TRANSFER = (
@@ -224,15 +225,15 @@ READY_MADE = {DEFAULT: "universal", "Authors' checkpoints": "official", "Univers
 CHECKPOINTS = {"Authors' checkpoints, gamma once": "paper", "Authors' checkpoints, their gamma": "authors"}
 SHIPPED = "MLR-SNet, shipped"
 CPU_BESIDE = (
-    f"Beside the paper's rows: a cosine after a warm-up of 5 %, `{DEFAULT.lower()}` of this library, a law that is no network, told "
+    "Beside the paper's rows: a cosine after a warm-up of 5 %, the default of this library, a law that is no network, told "
     "losses, and the authors' checkpoints over plain SGD, with gamma computed once, as the paper says, and as their program does. "
     "Cosine and default have momentum where the hand-designed rows have it."
 )
 SHIPPED_NOTE = (
-    "Beside the paper's rows: a cosine after a warm-up of 5 %, with momentum for pictures; the default of this library, a law that "
-    "is no network; and, over plain SGD and learned before, the shipped `cifar10-resnet18`, which Algorithm 1 left on CIFAR-10 with "
-    "ResNet-18 at T_val 300 and which is the same at every scale, the authors' checkpoints, and the shipped `universal-lstm`, version "
-    "1 of the default."
+    "Beside the paper's rows: a cosine after a warm-up of 5 %, with momentum for pictures; the default of this library, a law "
+    "that is no network; and, over plain SGD and learned before, the shipped `cifar10-resnet18`, which Algorithm 1 left on "
+    "CIFAR-10 with ResNet-18 at T_val 300 and which is the same at every scale, the authors' checkpoints, and the shipped "
+    "`universal-lstm`, version 1 of the default."
 )
 
 

@@ -2,12 +2,14 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
 from runs import CPU, SMALL_CNN, assert_same, of_text, stop_and_resume, tiny
 
 from mlrsnet_lab.loop import run
+from mlrsnet_lab.recipes import direct as direct_recipe
 from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.stepper import Stepper
 
@@ -162,3 +164,14 @@ def test_lrs_are_kept_after_a_pass_whose_gradient_is_not_finite(monkeypatch):
     with pytest.warns(UserWarning, match="the hypergradient of a pass was not finite: its LRs are kept"):
         stepper.method.learn()
     assert torch.equal(stepper.method.log_lrs, before)
+
+
+@pytest.mark.parametrize("scale", direct_recipe.SETTINGS)
+def test_the_rows_of_the_recipe_are_one_training_and_a_pass_is_as_long(scale):
+    cells = {cell.row: cell.spec for cell in direct_recipe.cells(scale)}
+    base, eq6 = cells["Fixed"], cells.pop(direct_recipe.DIRECT)
+    assert {spec.epochs for spec in cells.values()} == {base.epochs}
+    assert eq6.epochs == base.epochs * eq6.schedule_options["passes"]
+    for spec in (eq6, *cells.values()):
+        assert replace(spec, schedule="fixed", schedule_options={}, epochs=base.epochs) == base
+    assert (base.optimizer, base.clip_norm, base.precision) == ("sgd", None, "fp32")

@@ -21,7 +21,12 @@ from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 from mlrsnet_lab.stepper import Stepper
 
-ALONE = {"l4": ("sgd", "sgdm", "adam"), "hd": ("sgd", "sgdm", "adam"), "rtho": ("sgd", "sgdm")}  # and no others
+ALONE = {
+    "l4": ("sgd", "sgdm", "adam"),
+    "hd": ("sgd", "sgdm", "adam"),
+    "rtho": ("sgd", "sgdm"),
+    "direct": ("sgd",),
+}  # and no others
 
 OWN_LR = (
     *("schedule-free-sgd", "schedule-free-adamw", "schedule-free-plus", "prodigy", "d-adapt-sgd", "d-adapt-adam"),
@@ -40,6 +45,7 @@ def test_every_schedule_and_optimizer_learns_and_ends_alike_if_it_is_stopped(
         "relative-rule": {"size": 0.02},
         "mlr-snet": {"every": 10, "hidden": 8, "scale": 0.1},
         "rtho": {"hyper_lr": 1e-5},
+        "direct": {"passes": 2},
     }.get(schedule, {})
     spec = tiny(schedule=schedule, schedule_options=options, optimizer=optimizer, lr=LRS.get(optimizer, 0.02))
     if optimizer not in ALONE.get(schedule, OPTIMIZERS):

@@ -24,7 +24,7 @@ class RunSpec:
         model, optimizer, schedule: names. They and the task have options of their own under `<field>_options`.
         epochs, batch_size: how long, and in what batches.
         sequence_length: tokens per window; for text only.
-        lr: initial LR of hand-designed schedules, hd and rtho. Learned schedules and l4 find their own range.
+        lr: initial LR of hand-designed schedules, hd, rtho and direct. Learned schedules and l4 find their own range.
         weight_decay: of the optimizer.
         clip_norm: largest norm of the gradient; no limit if None.
         precision: `fp32`, `bf16` (autocast), or `auto`: bf16 on a GPU, fp32 on a CPU.

@@ -98,8 +98,7 @@ class Stepper:
             "train": self.data.train.state_dict(),
             "val": self.data.val.state_dict(),
             "calibration": self._calibration.state_dict() if self._calibration else {},
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            **self._random(),
         }
         return {
             "step": self.step_count,
@@ -124,9 +123,18 @@ class Stepper:
         if self._calibration:
             self._calibration.load_state_dict(own["calibration"])
         self.trace.restore(*state["trace"])
-        torch.set_rng_state(own["random"])
-        if self.device.type == "cuda" and own["random_cuda"] is not None:
-            torch.cuda.set_rng_state(own["random_cuda"], self.device)
+        self._set_random(own)
+
+    def moment(self) -> dict[str, Any]:
+        """Copies of what the next step starts from, beside the optimizer; see `Setting`."""
+        model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        return {"model": model, "train": self.data.train.state_dict(), **self._random()}
+
+    def go_to(self, moment: dict[str, Any]) -> None:
+        """Continue from a moment, in place."""
+        self.model.load_state_dict(moment["model"])
+        self.data.train.load_state_dict(moment["train"])
+        self._set_random(moment)
 
     def gradients(self) -> Tensor:
         """The next batch's loss in all processes; leaves its gradients in place, clipped if the spec says so."""
@@ -186,6 +194,18 @@ class Stepper:
         """The second half of a step: LR and weights."""
         self.method.step(loss)
         self.trace.add(loss, self.method.lr())
+
+    def _random(self) -> dict[str, Any]:
+        on_gpu = self.device.type == "cuda"
+        return {
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if on_gpu else None,
+        }
+
+    def _set_random(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["random"])
+        if self.device.type == "cuda" and state["random_cuda"] is not None:
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)
 
     def _model(self) -> Any:
         name, options, data = self.spec.model, self.spec.model_options, self.dataset
@@ -256,6 +276,10 @@ class Stepper:
             val_gradients=self.val_gradients,
             train_loss=self.train_loss,
             replayed=self.replayed,
+            next_batch=self.data.train.prepare,
+            moment=self.moment,
+            go_to=self.go_to,
+            val_steps=self.data.val.steps,
             mean_train_loss=self.mean_train_loss,
             clip_norm=self.spec.clip_norm,
             learned_on=f"{self.spec.describe()}, seed {self.spec.seed}",

@@ -153,28 +153,10 @@ class RTHO(Baseline):
             return torch.autograd.grad(_with_graph("val_closure", closure()), parameters, allow_unused=True)
 
     def _derivatives(self, closure: Closure) -> tuple[Tensor, list[Tensor], Tensors, Tensors]:
-        """The training loss, the parameters it depends on, its gradients, and H Z. Does not wait for the device."""
-        with torch.enable_grad(), twice_differentiable():
-            loss = _with_graph("train_closure", closure())
-            everything = self._trained()
-            found = torch.autograd.grad(loss, everything, create_graph=True, allow_unused=True)
-            pairs = [(p, g) for p, g in zip(everything, found, strict=True) if g is not None]
-            parameters, graph = [p for p, _ in pairs], [g for _, g in pairs]
-            check_dense(graph)
-            curved = self._second(parameters, graph)
-        return loss.detach(), parameters, [g.detach() for g in graph], curved
-
-    def _second(self, parameters: Sequence[Tensor], graph: Sequence[Tensor]) -> list[Tensor]:
-        """H Z = grad <g, Z>, because H is symmetric: a backward pass from g, weighted by Z."""
-        moved = [  # a list of pairs: parameters that enter as a sum share one gradient tensor
-            (g, self.state[p]["sensitivity"])
-            for p, g in zip(parameters, graph, strict=True)
-            if g.requires_grad and "sensitivity" in self.state.get(p, {})
-        ]
-        found: Sequence[Tensor | None] = [None] * len(parameters)
-        if moved:
-            found = torch.autograd.grad([g for g, _ in moved], parameters, [z for _, z in moved], allow_unused=True)
-        return [torch.zeros_like(p) if hz is None else hz for p, hz in zip(parameters, found, strict=True)]
+        """See `derivatives`; the direction is Z."""
+        trained = self._trained()
+        Z = {p: self.state[p]["sensitivity"] for p in trained if "sensitivity" in self.state.get(p, {})}
+        return derivatives(closure, trained, Z)
 
     def _trained(self) -> list[Tensor]:
         return [p for p in self.group["params"] if p.requires_grad]
@@ -191,6 +173,29 @@ class RTHO(Baseline):
                 "the derivative of the validation loss with respect to the LR was not finite: RTHO kept the LR and restarts the "
                 "derivative from 0; it warns only once"
             )
+
+
+def derivatives(
+    closure: Closure, parameters: Sequence[Tensor], direction: Mapping[Tensor, Tensor]
+) -> tuple[Tensor, list[Tensor], Tensors, Tensors]:
+    """The training loss, those of the parameters that it depends on, its gradients, and H Z. Does not wait for the device.
+
+    H Z = grad <g, Z>, because H is symmetric: a backward pass from g, weighted by the direction Z. Without an entry, Z is 0.
+    """
+    with torch.enable_grad(), twice_differentiable():
+        loss = _with_graph("train_closure", closure())
+        found = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
+        pairs = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
+        w, graph = [p for p, _ in pairs], [g for _, g in pairs]
+        check_dense(graph)
+        moved = [  # a list of pairs: parameters that enter as a sum share one gradient tensor
+            (g, direction[p]) for p, g in pairs if g.requires_grad and p in direction
+        ]
+        second: Sequence[Tensor | None] = [None] * len(w)
+        if moved:
+            second = torch.autograd.grad([g for g, _ in moved], w, [z for _, z in moved], allow_unused=True)
+        curved = [torch.zeros_like(p) if hz is None else hz for p, hz in zip(w, second, strict=True)]
+    return loss.detach(), w, [g.detach() for g in graph], curved
 
 
 @torch.no_grad()

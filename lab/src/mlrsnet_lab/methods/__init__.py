@@ -8,6 +8,7 @@ from mlrsnet.baselines import HAND_DESIGNED, factors
 from mlrsnet_lab import checks
 from mlrsnet_lab import options as named
 from mlrsnet_lab.methods.base import Method, Setting
+from mlrsnet_lab.methods.direct import Direct
 from mlrsnet_lab.methods.hand_designed import ByTable, ValStrategy
 from mlrsnet_lab.methods.learned import Learned, RelativeRule
 from mlrsnet_lab.methods.mlr_snet import MLRSNet
@@ -20,6 +21,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "learned": Learned,
     "relative-rule": RelativeRule,
     "mlr-snet": MLRSNet,
+    "direct": Direct,
     "l4": L4Method,
     "hd": HDMethod,
     "rtho": RTHOMethod,

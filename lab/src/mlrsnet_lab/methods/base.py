@@ -21,11 +21,16 @@ class Setting:
             predicted.
         val_gradients: returns the loss of the next held-out batch and its gradients, in the order of the model's parameters. The
             model is left as it was. The next call overwrites the tensors: clone what you keep.
-        train_loss: returns the differentiable loss of the step's training batch. Only for methods with `own_gradients`, once per
-            step.
+        train_loss: returns the differentiable loss of the training batch that is ready. Only for methods with `own_gradients`, once
+            per batch.
         replayed: `replayed(name, call, tensors)` returns what `call` computes from that batch, the model and these tensors, on a
             GPU from a CUDA graph. A name stands for the same call in every step, and the call must not read numbers back. The
             next call overwrites the result.
+        next_batch: makes the next training batch ready, as the loop does before every step. For steps that are taken again.
+        moment: returns copies of what the next step starts from, beside the optimizer: weights and buffers, the place in the
+            training data, the random state.
+        go_to: `go_to(moment)` continues from a moment, in place.
+        val_steps: batches of one round through the held-out data.
         mean_train_loss: returns the mean loss of the model over the whole training set, in evaluation mode. The batches are
             augmented as in training, in an order of their own. The model is left as it was.
         clip_norm: the largest norm of the gradient; methods with `own_gradients` have to clip themselves.
@@ -45,6 +50,10 @@ class Setting:
     val_gradients: Callable[[], tuple[Tensor, Sequence[Tensor | None]]]
     train_loss: Callable[[], Tensor]
     replayed: Callable[[str, Callable[[], Any], Sequence[Tensor]], Any]
+    next_batch: Callable[[], None]
+    moment: Callable[[], dict[str, Any]]
+    go_to: Callable[[dict[str, Any]], None]
+    val_steps: int
     mean_train_loss: Callable[[], float]
     clip_norm: float | None = None
     learned_on: str = ""

@@ -12,7 +12,7 @@ FIGURES = (
     *("fig1", "ablation", "phases", "epochs", "transfer", "networks"),
     *("imagenet", "meta-tasks", "time", "width", "lstm-or-mlp", "adam"),
 )
-OURS = ("grid", "sensitivity", "attribution", "wrn", "horizon", "universal-lstm", "proof", "larger")
+OURS = ("direct", "grid", "sensitivity", "attribution", "wrn", "horizon", "universal-lstm", "proof", "larger")
 
 
 class Recipes(UserDict[str, Any]):

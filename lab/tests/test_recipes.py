@@ -685,20 +685,23 @@ def test_a_row_without_a_run_says_why_when_it_is_asked_for():
 
 def test_the_theorems_hold_where_they_are_right_and_print_fails_where_it_lost_the_noise(tmp_path):
     assert run_recipe("theory", "smoke", tmp_path) == []
-    loss, gradient, meta_gradient = json.loads((tmp_path / "study.json").read_text())["grids"]
+    loss, gradient, meta_gradient, values, _, exponents = json.loads((tmp_path / "study.json").read_text())["grids"]
 
     def column(grid, name):
         return [row[grid["columns"].index(name)] for row in grid["rows"]]
 
-    assert all(all(column(grid, "holds")) for grid in (loss, gradient, meta_gradient))
+    assert all(all(column(grid, "holds")) for grid in (loss, gradient, meta_gradient, values))
+    assert all(column(exponents, "as derived"))
+    short = [row[:4] for row in exponents["rows"] if not row[exponents["columns"].index("as the paper says")]]
+    assert short == [["1: loss", 1.0, "1", "T/10, T/5"]]  # the noise leaves a floor
     much = [sigma > 1 for sigma in column(loss, "sigma")]
     assert any(much)
     assert column(loss, "printed holds") == [not noisy for noisy in much]
     assert all(column(meta_gradient, "conditions met"))
     (found,) = read_report(tmp_path).sections
-    assert [len(panel.lines) for panel in panels(found)] == [4, 2, 2]
+    assert [len(panel.lines) for panel in panels(found)] == [4, 2, 2, 4]
     html, text = write_report(tmp_path)
-    assert html.read_text().count("<img") == 3
+    assert html.read_text().count("<img") == 4
     assert "| quadratic | 300 |" in text.read_text()
 
 

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from mlrsnet.nets import LSTMNet
+from mlrsnet_lab.recipes import theory_rates
 from mlrsnet_lab.theory import (
     Decay,
     MetaAdam,
     Noise,
     Quadratic,
     Waves,
+    fit_exponent,
+    fit_line,
     initial_lr,
     recursion_bound,
     simulate,
@@ -351,6 +354,71 @@ def test_validation_noise_enters_theorem_3_as_a_constant():
     assert added == pytest.approx((0.9 * 0.2 + 0.5) / 0.5 * 2.0)
 
 
+# --- rates ---
+
+TIMES = (30, 100, 300, 1000)
+
+
+def test_an_exponent_and_its_error_are_those_of_least_squares():
+    fit = fit_exponent((10, 100, 1000), (1.0, 0.1, 0.01))
+    assert (fit.slope, fit.error) == (pytest.approx(-1.0), pytest.approx(0.0, abs=1e-12))
+    x, y = torch.arange(5, dtype=torch.float64), torch.tensor([1.0, 0.0, 3.0, 2.0, 5.0], dtype=torch.float64)
+    design = torch.stack((torch.ones_like(x), x), 1)
+    expected = torch.linalg.lstsq(design, y[:, None])
+    variance = (y - (design @ expected.solution)[:, 0]).square().sum() / 3 * torch.linalg.inv(design.T @ design)[1, 1]
+    fit = fit_line(x.tolist(), y.tolist())
+    assert (fit.slope, fit.error) == (pytest.approx(float(expected.solution[1])), pytest.approx(float(variance.sqrt())))
+
+
+def test_the_slow_direction_is_where_the_gradient_stays_largest():
+    def left(curvature, total_lr=50.0):
+        return curvature * math.exp(-2 * curvature * total_lr)
+
+    curvature = Quadratic.slow(3, 50.0).pl_constant
+    assert left(curvature) > max(left(0.8 * curvature), left(1.25 * curvature))
+    assert Quadratic.slow(3, 50.0).smoothness == 1.0
+
+
+def weighted_exponent(noise, c, ends):
+    found = [theory_rates.squared_gradients(T, noise, c(T), ends.decay(T), seed=0) for T in TIMES]
+    assert all(least <= mean <= bound for mean, least, bound in found)
+    return [fit_exponent(TIMES, [one[place] for one in found]).slope for place in range(3)]
+
+
+def test_under_noise_the_gradient_falls_as_one_over_root_t_for_c_as_root_t_and_stays_for_a_fixed_c():
+    mean, least, bound = weighted_exponent(theory_rates.NOISY, math.sqrt, theory_rates.SHARE)
+    assert (mean, bound) == (pytest.approx(-0.5, abs=0.03), pytest.approx(-0.5, abs=0.03))
+    assert -0.7 < least < -0.5
+    later = [
+        theory_rates.squared_gradients(T, theory_rates.NOISY, 2.0, Decay(T, T / 10, T / 5), 0) for T in (500, 5000)
+    ]
+    assert all(after > 0.7 * before for before, after in zip(*later, strict=True))
+
+
+def test_without_noise_the_gradient_falls_as_one_over_t_unless_c_grows():
+    mean, least, bound = weighted_exponent(theory_rates.QUIET, lambda T: 2.0, theory_rates.SHARE)
+    assert all(slope == pytest.approx(-1.0, abs=0.03) for slope in (mean, least, bound))
+    assert weighted_exponent(theory_rates.QUIET, math.sqrt, theory_rates.SHARE)[0] == pytest.approx(-0.5, abs=0.03)
+
+
+def test_fixed_m_and_n_cost_theorem_2_a_logarithm():
+    mean = weighted_exponent(theory_rates.QUIET, lambda T: 2.0, theory_rates.FIXED)[0]
+    assert mean == pytest.approx(theory_rates.rates.LOG_INVERSE.fit(TIMES).slope, abs=0.03)
+    assert mean > -0.9
+
+
+def test_a_rate_that_is_not_reached_is_told():
+    values = [T**-0.5 for T in TIMES]
+    rates = theory_rates.rates
+
+    def told(paper, derived):
+        setting = (theory_rates.NOISY, theory_rates.TWO, theory_rates.SHARE, TIMES)
+        return theory_rates.Series("2", *setting, values, values, paper, derived).exponents()[-2:]
+
+    assert told(rates.INVERSE, rates.INVERSE_ROOT) == (False, True)
+    assert told(rates.CONSTANT, rates.INVERSE_TIMES_LOG) == (True, False)
+
+
 # --- errors ---
 
 
@@ -377,6 +445,8 @@ def test_validation_noise_enters_theorem_3_as_a_constant():
             "pl_constant must be > 0, got 0.0: without the PL condition use theorem2_bound",
         ),
         (lambda: simulate(bowl(1.0), torch.ones(3), Noise(), runs=0), "runs must be a whole number >= 1, got 0"),
+        (lambda: fit_exponent((10, 100), (1.0, 0.1)), "points must be a whole number >= 3, got 2"),
+        (lambda: fit_exponent((10, 20, 30), (1.0, 0.1, 0.0)), "value must be > 0, got 0"),
         (lambda: MetaAdam(lr=0.1, epsilon=0.1, beta2=1.0), r"beta2 must be in \[0, 1\), got 1.0"),
         (
             lambda: track_meta_gradient(

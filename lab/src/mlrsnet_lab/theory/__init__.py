@@ -15,17 +15,22 @@ from mlrsnet_lab.theory.bounds import (
 )
 from mlrsnet_lab.theory.meta import MetaTrack, track_meta_gradient
 from mlrsnet_lab.theory.problems import Noise, Problem, Quadratic, Waves
+from mlrsnet_lab.theory.rates import Fit, Rate, fit_exponent, fit_line
 from mlrsnet_lab.theory.simulation import Simulation, simulate
 
 __all__ = [
     "Decay",
+    "Fit",
     "MetaAdam",
     "MetaTrack",
     "Noise",
     "Problem",
     "Quadratic",
+    "Rate",
     "Simulation",
     "Waves",
+    "fit_exponent",
+    "fit_line",
     "initial_lr",
     "recursion_bound",
     "simulate",

@@ -58,6 +58,17 @@ class Quadratic(Problem):
     (1.0, 0.5, 0.25)
     """
 
+    @classmethod
+    def slow(cls, dimension: int, total_lr: float) -> Self:
+        """L = 1, and a last direction so flat that LRs of this sum leave the largest squared gradient there.
+
+        From a given loss lambda w^2 / 2 in it SGD goes to about w exp(-lambda S), S = sum_t alpha_t, and the squared gradient
+        lambda^2 w^2 exp(-2 lambda S) is largest for lambda = 1 / (2 S). Without noise no fixed quadratic stays at Theorem 2's rate
+        for all horizons; this one is made for each.
+        """
+        checks.whole_number("dimension", dimension)
+        return cls((1.0,) * (dimension - 1) + (min(1.0, 0.5 / checks.positive("total_lr", total_lr)),))
+
     @property
     def pl_constant(self) -> float:
         """mu = min lambda (A2)."""

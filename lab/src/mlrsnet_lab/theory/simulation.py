@@ -1,5 +1,6 @@
 """Plain SGD on a problem, many runs at once: the left sides of Theorems 1 and 2."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,9 +30,9 @@ class Simulation:
 
 
 def simulate(
-    problem: Problem, lrs: Tensor, noise: Noise, *, start: float = 1.0, runs: int = 512, seed: int = 0
+    problem: Problem, lrs: Tensor, noise: Noise, *, start: float | Sequence[float] = 1.0, runs: int = 512, seed: int = 0
 ) -> Simulation:
-    """w_{t+1} = w_t - alpha_t v_t from w_1 = (start, ..., start), `runs` times at once, in float64.
+    """w_{t+1} = w_t - alpha_t v_t from w_1 = start, one number for all coordinates or one each; `runs` at once, in float64.
 
     >>> from mlrsnet_lab.theory import Quadratic
     >>> simulate(Quadratic((1.0,)), torch.tensor([0.5, 0.5]), Noise(), runs=1).gap.tolist()
@@ -39,7 +40,8 @@ def simulate(
     """
     checks.whole_number("runs", runs)
     generator = torch.Generator().manual_seed(seed)
-    w = torch.full((runs, len(problem.eigenvalues)), checks.real("start", start), dtype=torch.float64)
+    first = [checks.real("start", number) for number in (start if isinstance(start, Sequence) else [start])]
+    w = torch.tensor(first, dtype=torch.float64).expand(runs, len(problem.eigenvalues))
     gaps, squares = [problem.loss(w).mean()], []
     for alpha in lrs.tolist():
         gradient = problem.gradient(w)

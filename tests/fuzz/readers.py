@@ -41,6 +41,7 @@ from mlrsnet_lab.datasets import (
     snippets,
     tables,
     text,
+    treebank,
     weather,
 )
 from mlrsnet_lab.datasets.options import FractionOptions
@@ -526,6 +527,10 @@ READERS = {
     "snippets": Reader(
         read_packaged(snippets.SNIPPETS, lambda root: packages.parsed(snippets.SNIPPETS, root, snippets._read)),
         lambda: packaged_seed(snippets.SNIPPETS),
+    ),
+    "treebank": Reader(
+        read_packaged(treebank.TREEBANK, lambda root: packages.parsed(treebank.TREEBANK, root, treebank.read)),
+        lambda: [b'penn = {}\r\npenn["train"] = """ a b \r\n"""\r\nv = """ b \r\n"""\r\nt = """ a \r\n"""\r\n'],
     ),
     "address": Reader(read_address, lambda: [b"hf://owner/name@main", b"owner/name"], names_file=False),
 }  # fmt: skip

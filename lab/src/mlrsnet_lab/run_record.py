@@ -10,7 +10,7 @@ from typing import Any
 from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet_lab import inputs, records
-from mlrsnet_lab.datasets import Dataset, ExampleDataset
+from mlrsnet_lab.datasets import Dataset, ExampleDataset, ImageDataset, TextDataset
 from mlrsnet_lab.devices import device_name
 from mlrsnet_lab.feeds import Score
 from mlrsnet_lab.models import num_parameters
@@ -48,6 +48,7 @@ def _heading(stepper: Stepper, labels: dict[str, str]) -> dict[str, Any]:
         "sessions": [where],
         "metric": stepper.data.metric,
         "task": {"num_classes": dataset.num_classes, **dataset.sizes, "note": dataset.note, **_of_numbers(dataset)},
+        **_of_known(dataset),
         **({"digests": digests} if digests else {}),
         **({"before": stepper.before} if stepper.before else {}),
         "num_parameters": num_parameters(stepper.model),
@@ -63,6 +64,12 @@ def _of_numbers(dataset: Dataset) -> dict[str, float]:
     if not isinstance(dataset, ExampleDataset) or dataset.num_classes is not None:
         return {}
     return {"rmse_of_mean": _short(dataset.rmse_of_mean)}
+
+
+def _of_known(dataset: Dataset) -> dict[str, Any]:
+    """The digest of a well-known dataset."""
+    known = isinstance(dataset, ImageDataset | TextDataset) and dataset.digest
+    return {"data": {"sha256": known}} if known else {}
 
 
 def add_epoch(record: Record, line: Mapping[str, Any], losses: Sequence[float], lrs: Sequence[float]) -> None:
@@ -145,7 +152,7 @@ def earlier_run(folder: Path | None, spec: RunSpec) -> Record | None:
 
 
 def check_data(folder: Path, earlier: Record | None, now: Record) -> None:
-    """Refuse to continue with a dataset whose parts have other sizes than when the run started."""
+    """Refuse to continue with a dataset that has changed since the run started: other sizes, or another digest."""
     parts = ("train", "val", "test")
     before = earlier.entry("task") if earlier is not None else {}
     if any(before.get(part, now.data["task"][part]) != now.data["task"][part] for part in parts):
@@ -153,4 +160,10 @@ def check_data(folder: Path, earlier: Record | None, now: Record) -> None:
         raise ValueError(
             f"the run in {folder} was started with {then} examples to train, validate and test on, got {found}: restore the "
             "data, or delete the folder to start over"
+        )
+    if earlier is not None and earlier.entry("data") and earlier.entry("data") != now.entry("data"):
+        kept, got = (record.entry("data").get("sha256") for record in (earlier, now))
+        raise ValueError(
+            f"the run in {folder} was started with data of the digest {kept}, got {got}: restore the data, or delete the "
+            "folder to start over"
         )

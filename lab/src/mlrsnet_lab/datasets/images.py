@@ -32,6 +32,7 @@ class ImageDataset:
     augment_val: whether batches to validate on are augmented, too.
     mean, std: of the training pictures, per channel, in units of uint8 (0 to 255).
     note: what a record should say about the data.
+    digest: of a well-known dataset, before anything is chosen or held out (`sources.of_pictures`).
     """
 
     name: str
@@ -45,6 +46,7 @@ class ImageDataset:
     std: tuple[float, ...]
     note: str = ""
     augment_val: bool = False
+    digest: str = ""
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -1,9 +1,9 @@
 """Well-known datasets of pictures, and how each is augmented."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlrsnet_lab.datasets import arrays, download
+from mlrsnet_lab.datasets import arrays, download, sources
 from mlrsnet_lab.datasets.images import ImageDataset, Source, make
 from mlrsnet_lab.datasets.options import PictureOptions
 
@@ -35,7 +35,8 @@ def load(name: str, root: Path, options: PictureOptions) -> ImageDataset:
     known = SETS[base]
     source = arrays.read(download.find(base, root), name)
     side = options.size or min(source.train.images.shape[1:3])
-    return make(source, options, side // known.crop, known.flip, note(source, known))
+    made = make(source, options, side // known.crop, known.flip, note(source, known))
+    return replace(made, digest=sources.of_pictures(source))
 
 
 def note(source: Source, known: Set) -> str:

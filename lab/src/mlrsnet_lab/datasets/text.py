@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mlrsnet.files.untrusted import read_text
+from mlrsnet_lab.datasets import sources, treebank
 from mlrsnet_lab.datasets.options import FractionOptions, NoOptions
 from mlrsnet_lab.files.archives import memory
 
@@ -25,7 +26,10 @@ BYTES_PER_LETTER = 16
 
 @dataclass(frozen=True, eq=False)
 class TextDataset:
-    """Three texts as token numbers (int64, 1-D, on the CPU), and the vocabulary."""
+    """Three texts as token numbers (int64, 1-D, on the CPU), and the vocabulary.
+
+    digest: of its whole files (`sources.of_texts`).
+    """
 
     name: str
     vocabulary: tuple[str, ...]
@@ -33,6 +37,7 @@ class TextDataset:
     val: Tensor
     test: Tensor
     note: str = ""
+    digest: str = ""
 
     @property
     def num_classes(self) -> int:
@@ -47,14 +52,16 @@ class TextDataset:
 
 def load_words(name: str, root: Path, options: FractionOptions) -> TextDataset:
     """A text by words. The vocabulary is that of the training file, in order of first appearance."""
-    words = {part: split_words(text) for part, text in _read(root / name).items()}
-    return _cut(_numbered(name, words, root / name), options)
+    texts = _read(root / name)
+    words = {part: split_words(text) for part, text in texts.items()}
+    return _cut(_numbered(name, words, root / name), texts, options)
 
 
 def load_characters(name: str, root: Path, options: FractionOptions) -> TextDataset:
     """The same files by characters, line ends included."""
     folder = root / name.removesuffix("-chars")
-    return _cut(_numbered(name, _read(folder), folder), options)
+    texts = _read(folder)
+    return _cut(_numbered(name, texts, folder), texts, options)
 
 
 def load_shakespeare(name: str, root: Path, options: FractionOptions) -> TextDataset:
@@ -65,7 +72,7 @@ def load_shakespeare(name: str, root: Path, options: FractionOptions) -> TextDat
     text = _decode(path)
     ends = len(text) * 9 // 10, len(text) * 19 // 20
     parts = {"train": text[: ends[0]], "val": text[ends[0] : ends[1]], "test": text[ends[1] :]}
-    return _cut(_numbered(name, parts, path), options)
+    return _cut(_numbered(name, parts, path), parts, options)
 
 
 def load_manual(name: str, root: Path, options: NoOptions) -> TextDataset:
@@ -89,8 +96,9 @@ def split_words(text: str) -> list[str]:
     return complete.replace("\n", f" {EOS} ").split()
 
 
-def _cut(text: TextDataset, options: FractionOptions) -> TextDataset:
-    """The beginning of each part."""
+def _cut(whole: TextDataset, texts: Mapping[str, str], options: FractionOptions) -> TextDataset:
+    """The beginning of each part, with the digest of the whole texts."""
+    text = replace(whole, digest=sources.of_texts(texts[part] for part in FILES))
     if options.fraction == 1:
         return text
     train, val, test = (tokens[: round(options.fraction * len(tokens))] for tokens in _parts(text).values())
@@ -124,10 +132,16 @@ def _look_up(tokens: Sequence[str], index: dict[str, int], part: str, path: Path
 def _read(folder: Path) -> dict[str, str]:
     missing = [name for name in FILES.values() if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(
+        looked = (
             f"{folder.name} was not found: put {', '.join(FILES.values())} into {folder}, plain text, one sentence or "
-            f"paragraph per line (missing: {', '.join(missing)}); {_BY_HAND}"
+            f"paragraph per line (missing: {', '.join(missing)})"
         )
+        if folder.name != "ptb":
+            raise FileNotFoundError(f"{looked}; {_BY_HAND}")
+        try:
+            treebank.complete(folder, list(FILES.values()))
+        except (FileNotFoundError, ValueError) as error:  # not those of a disk
+            raise FileNotFoundError(f"{looked}; {error}") from None
     return {part: _decode(folder / name) for part, name in FILES.items()}
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet_lab import records
+from mlrsnet_lab.datasets.split import LEAKY
 from mlrsnet_lab.report.gather import Gathered
 from mlrsnet_lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet_lab.report.numbers import Stat, count_text, metric_text, number, stat
@@ -287,8 +288,13 @@ def _by_seed(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (len(run.seed), run.seed, run.folder))
 
 
-def _note(run: Run) -> object:
-    return table(run.record.data.get("task")).get("note")
+REWORDED = {f"{LEAKY}, as in the authors' code": LEAKY}
+"""Notes of earlier versions that were wrong."""
+
+
+def _note(run: Run) -> str:
+    note = str(table(run.record.data.get("task")).get("note") or "")
+    return REWORDED.get(note, note)
 
 
 def _distinct(values: Iterable[object]) -> list[str]:

@@ -153,8 +153,8 @@ READY_MADE = {"Authors' checkpoints": "official", "Universal LSTM": "universal-l
 SHIPPED = "MLR-SNet, shipped"
 SHIPPED_NOTE = (
     "Beside the paper's rows: a cosine after a warm-up of 5 %, with momentum for pictures; and, over plain SGD and learned before, "
-    "the shipped `cifar10-resnet18`, which Algorithm 1 left on CIFAR-10 with ResNet-18 and which is the same at every scale, the "
-    "authors' checkpoints, and the shipped `universal-lstm`, version 1 of the default."
+    "the shipped `cifar10-resnet18`, which Algorithm 1 left on CIFAR-10 with ResNet-18 at T_val 300 and which is the same at every "
+    "scale, the authors' checkpoints, and the shipped `universal-lstm`, version 1 of the default."
 )
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlrsnet_lab import records
-from mlrsnet_lab.datasets.split import LEAKY
 from mlrsnet_lab.report.gather import Gathered
 from mlrsnet_lab.report.names import by, different, name, names, same_method, same_spec, shared
 from mlrsnet_lab.report.numbers import Stat, count_text, metric_text, number, stat
@@ -288,8 +287,9 @@ def _by_seed(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (len(run.seed), run.seed, run.folder))
 
 
+LEAKY = "leaky: the validation pictures are trained on too"
 REWORDED = {f"{LEAKY}, as in the authors' code": LEAKY}
-"""Notes of earlier versions that were wrong."""
+"""Notes of earlier versions that were wrong: the authors' code does what `overlap` does."""
 
 
 def _note(run: Run) -> str:

@@ -195,7 +195,7 @@ def _card(name: str) -> list[str]:
     own = card.results[OWN]
     reached = [f"{key}: {metric_text(own[key])}" for key in own if key.startswith(("validation", "test"))]
     run = meta_training(records.read(results.ROOT / own["record"]))
-    reached.append(f"LR: from {run.first_lr:.2g} to {run.last_lr:.2g}")
+    reached.append(f"LR: from {run.first_lr:.2g} to {run.last_lr:.2g}, the median of the last epoch")
     how = f"{card.description} [Record]({_link(own['record'])})"
     return [f"`{name}`", how, f"{own['metric']}; {'; '.join(reached)}", card.results[FAILS]]
 

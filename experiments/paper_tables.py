@@ -66,7 +66,7 @@ def against_sgdr() -> list[str]:
 
 
 def _behind() -> str:
-    """When the default has the lowest accuracy of all rows, and until when its LR is high."""
+    """When `universal-lstm` has the lowest accuracy of all rows, and until when its LR is high."""
     rows = results.rows("table1_paper", COLUMN)
     own, *others = [results.run("table1_paper", COLUMN, row) for row in sorted(rows, key=lambda row: row != LSTM)]
     behind = [

@@ -237,11 +237,11 @@ def populations() -> list[str]:
 
 
 def smoke_time() -> list[str]:
-    """How long everything takes."""
+    """How long everything took, with the recipes that there were then."""
     found = results.data("reproduce_all/smoke.json")
     record = "[record](../results/reproduce_all/smoke.json)"
     words = f"{found['runs']} trainings in {found['seconds']:.0f} s on {found['cpu'].split(',')[0].replace('cores', 'CPU cores')}"
-    return [f"`mlrsnet reproduce all --scale smoke`: {words} ({record})."]
+    return [f"`mlrsnet reproduce all --scale smoke`: {words} ({record}). Recipes were added since."]
 
 
 def initialisations() -> list[str]:

@@ -3,10 +3,10 @@
 Let f_t be the training loss, theta_t the memory of the schedule network A, and d_t the direction of the user's
 optimizer. Every T_val steps:
 
-    phi_{t+1} = phi_t - Adam(grad_phi L_val(w_t - A(f_t, theta_t; phi_t) d_t))      (Eq. 9)
-    w_{t+1}   = w_t - A(f_t, theta_t; phi_{t+1}) d_t                                (Eq. 10)
+    phi_{t+1} = phi_t - Adam(grad_phi L_val(w_t - A(f_t, theta_t; phi_t) d_t))      (Eq. 10)
+    w_{t+1}   = w_t - A(f_t, theta_t; phi_{t+1}) d_t                                (Eq. 12)
 
-In between, phi is fixed and a step is the same as `LearnedLR`'s. `provisional` holds the gradient of Eq. 9.
+In between, phi is fixed and a step is the same as `LearnedLR`'s. `provisional` holds the gradient of Eq. 10.
 """
 
 import copy
@@ -143,8 +143,8 @@ class MetaTrainer:
         """Algorithm 1, lines 5 to 8.
 
         a = A(f_t, theta_t; phi_t), with a graph;  d: one real step of the optimizer, at a fixed LR
-        phi_{t+1} = phi_t - Adam(-<grad L_val(w_t - a d), d> grad_phi a)        (Eq. 9)
-        w_{t+1} = w_t - A(f_t, theta_t; phi_{t+1}) d                            (Eq. 10)
+        phi_{t+1} = phi_t - Adam(-<grad L_val(w_t - a d), d> grad_phi a)        (Eq. 10)
+        w_{t+1} = w_t - A(f_t, theta_t; phi_{t+1}) d                            (Eq. 12)
         """
         alpha, after = self._unroll.alpha(self._driver)
         self.last_provisional_lr = float(self._driver.numbers.lr)
@@ -161,7 +161,7 @@ class MetaTrainer:
         self._see(after)
 
     def _learn(self, alpha: Tensor, step: Provisional) -> None:
-        """Eq. 9, with grad_phi L_val = (d L_val / d alpha) grad_phi alpha."""
+        """Eq. 10, with grad_phi L_val = (d L_val / d alpha) grad_phi alpha."""
         loss, gradients, scale = self._validate()
         self.last_val_loss, scaled = step.slope(loss, gradients, self._driver.process_group)
         slope = scaled / scale

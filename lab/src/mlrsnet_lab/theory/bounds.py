@@ -22,7 +22,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Decay:
-    """The LRs the theorems assume, Eq. (eqlr): alpha_t = alpha_{t-1} beta_t, 1/K <= a <= beta_t <= b <= 1, t = 1..T.
+    """The LRs the theorems assume, Eq. 14: alpha_t = alpha_{t-1} beta_t, 1/K <= a <= beta_t <= b <= 1, t = 1..T.
 
     a = (M/T)^(1/T) and b = (N/T)^(1/T) with 0 < M < N <= T, so alpha_T lies between M/T and N/T of alpha_0. Every
     K >= 1/a gives a bound, and 1/a the best one, so K is 1/a.

@@ -1,10 +1,10 @@
 """Theorem 3 in practice: the norm of the meta-gradient along Algorithm 1, beside the bound from its measured constants.
 
-Step t of a run, with the network's weights phi and the envelope alpha_0 b^t, the largest LR Eq. (eqlr) allows:
+Step t of a run, with the network's weights phi and the envelope alpha_0 b^t, the largest LR Eq. 14 allows:
 
     F_t(phi) = f(w_t - alpha_0 b^t p(f(w_t), state_t; phi) v_t)       the validation loss after the virtual step
-    phi_{t+1} = Adam(phi_t, grad F_t(phi_t))                          Eq. (eq9)
-    w_{t+1} = w_t - alpha_0 b^t p(f(w_t), state_t; phi_{t+1}) v_t     Eq. (eq10)
+    phi_{t+1} = Adam(phi_t, grad F_t(phi_t))                          (Eq. 10)
+    w_{t+1} = w_t - alpha_0 b^t p(f(w_t), state_t; phi_{t+1}) v_t     (Eq. 12)
 
 Validation uses f itself, so the meta-gradient is exact given v_t: the theorem's validation noise is 0 here.
 """

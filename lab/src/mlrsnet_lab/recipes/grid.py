@@ -1,6 +1,7 @@
 """Which LR suits the network that scale cpu trains: fixed LRs and cosines from a grid; not in the paper.
 
-A network whose best LR is far from the paper's 0.1 would handicap every row whose LR is 0.1. Recipes at scale cpu keep 0.1.
+The paper's LR of 0.1 may be far from the best one of so short a training, which would handicap every row that has it. Recipes at
+scale cpu keep 0.1; where it is too low, they have rows at a better one beside.
 """
 
 from dataclasses import replace

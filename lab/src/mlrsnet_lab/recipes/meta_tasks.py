@@ -7,7 +7,7 @@ SVHN to 50,000 pictures.
 from dataclasses import replace
 from typing import Any
 
-from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, meta_trained, transferred
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, default, meta_trained, transferred
 from mlrsnet_lab.sheets import Cell, Recipe
 
 Tasks = dict[str, tuple[str, str, dict[str, Any]]]
@@ -71,6 +71,8 @@ def cells(scale: str) -> list[Cell]:
                 there = (learned.row, learned.column)
                 tested = Cell(f"learned on {learned.row}", factor, transferred(test), learned_in=there, seeds=seeds)
                 found += [learned, tested]
+        if scale == "cpu":
+            found.append(replace(default(test, factor), seeds=seeds))
     return found
 
 

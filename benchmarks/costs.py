@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -41,6 +42,8 @@ def seconds_per_epoch(spec: RunSpec, root: Path | None) -> float:
     """Steps of an epoch, its share of an evaluation, and of rays at the end."""
     if spec.schedule == "learned" and spec.schedule_options.get("schedule") is None:
         spec = RunSpec.from_dict(spec.to_dict() | {"schedule": "fixed", "schedule_options": {}})
+    if spec.schedule == "direct":
+        return _pass(replace(spec, epochs=spec.schedule_options["passes"]), root)
     stepper = Stepper(spec, torch.device("cpu"), root)
     for _ in range(WARM_UP):
         stepper.step()
@@ -48,6 +51,12 @@ def seconds_per_epoch(spec: RunSpec, root: Path | None) -> float:
     evaluation = _cpu_seconds(lambda: stepper.evaluate("val", "test"))
     rays = spec.rays and spec.rays * POINTS * _cpu_seconds(lambda: stepper.evaluate("train", "test"))
     return step * stepper.steps_per_epoch + evaluation / spec.eval_every + rays / spec.epochs
+
+
+def _pass(spec: RunSpec, root: Path | None) -> float:
+    """Of a pass of one epoch: forward, and all the way back before the next one's first step."""
+    stepper = Stepper(spec, torch.device("cpu"), root)
+    return _cpu_seconds(lambda: [stepper.step() for _ in range(stepper.steps_per_epoch + 1)])
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:

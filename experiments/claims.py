@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from experiments import markdown, paired, results
 from experiments.paired import Difference
+from mlrsnet_lab.recipes import ablation, meta_tasks
 
 HAND = ("Fixed", "MultiStep", "Exponential", "SGDR", "Adam")
 RIVALS = (*HAND, "L4", "HD", "RTHO")
@@ -49,6 +50,33 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Where rows, or columns, of one T_val should be alike: the worst of them is compared with the best."""
+
+    recipe: str
+    column: str
+    rows: Sequence[str]
+
+    def found(self, scale: str) -> Iterator[tuple[str, Difference]]:
+        """By T_val, how much better the worst row is than the best: below 0."""
+        folder = results.place(self.recipe, scale)
+        for end in ENDS:
+            for column, names in (
+                (self.column, [f"{row}{end}" for row in self.rows]),
+                (f"{self.column}{end}", self.rows),
+            ):
+                rows = {name: row for name, row in results.rows(folder, column).items() if name in names}
+                best = paired.best_rival(folder, column, list(rows))
+                if best is None or len(rows) < len(names):
+                    continue
+                every = [
+                    paired.difference(results.ended(row), results.ended(rows[best]), best) for row in rows.values()
+                ]
+                yield end.removeprefix(", ") or PRINTED[scale], min(filter(None, every), key=lambda one: one.mean)
+                break
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim of the paper.
 
@@ -59,7 +87,7 @@ class Claim:
     where: str
     says: str
     paper: str
-    place: Place | None = None
+    place: Place | Spread | None = None
     margin: float | None = 0.0
     h200: Sequence[str] = field(default=("paper", "short"))
     missing: str = ""
@@ -86,6 +114,16 @@ TRANSFERRED = "MLR-SNet, transferred"
 def _transfer(where: str, recipe: str, column: str, rivals: Sequence[str] = HAND, margin: float = POINT) -> Claim:
     says = f"{column}: what was learned on CIFAR-10 is comparable with the best hand-designed schedule"
     return Claim(where, says, CURVES, Place(recipe, column, TRANSFERRED, rivals), margin)
+
+
+def _alike(where: str, says: str, recipe: str, column: str, rows: Sequence[str]) -> Claim:
+    return Claim(where, says, CURVES, Spread(recipe, column, rows), POINT)
+
+
+META_LRS = tuple(f"Adam at {lr:g}" for lr in ablation.META_LRS)
+DATA, NETWORKS = (
+    tuple(f"learned on {name}" for name in meta_tasks.FACTORS[factor]) for factor in ("Similarity", "Architecture")
+)
 
 
 def _average(where: str, group: str, recipe: str, row: str, paper: str) -> Claim:
@@ -120,6 +158,11 @@ CLAIMS = (
         "72.28 to 74.80",
         Place("table3", "3-layer LSTM", "MLR-SNet", TEXT_RIVALS),
     ),
+    _alike(
+        "Fig. 5a", "The size of its network hardly matters", "ablation", "Architecture", tuple(ablation.ARCHITECTURES)
+    ),
+    _alike("Fig. 5b", "The LR that learns it hardly matters", "ablation", "LR of the meta-optimizer", META_LRS),
+    _alike("Fig. 6b", "Three or more networks do alike", "phases", "CIFAR-100", ("k = 3", "k = 4", "k = 6")),
     Claim(
         "Fig. 6b",
         "One network alone is worse than three",
@@ -136,8 +179,10 @@ CLAIMS = (
     _transfer("Fig. 9", "networks", "ShuffleNetV2"),
     _transfer("Fig. 9", "networks", "MobileNetV2"),
     _transfer("Fig. 9", "networks", "NASNet"),
+    _alike("Fig. 10a", "The data that it is learned on hardly matters", "meta-tasks", "Similarity", DATA),
+    _alike("Fig. 10c", "The network that it is learned with hardly matters", "meta-tasks", "Architecture", NETWORKS),
     Claim(
-        "Fig. 10",
+        "Fig. 10b",
         "Learned on a tenth of CIFAR-100 is worse than on all of it",
         CURVES,
         Place("meta-tasks", "Scale", "learned on 1/10 CIFAR-100", ("learned on CIFAR-100",)),
@@ -192,7 +237,7 @@ def _line(claim: Claim) -> Iterator[str]:
     yield f"**{claim.verdict()}**" if claim.verdict() in (CONFIRMED, REFUTED) else claim.verdict()
 
 
-def _cell(places: Sequence[tuple[str, Place]]) -> str:
+def _cell(places: Sequence[tuple[str, Place | Spread]]) -> str:
     return "<br>".join(_words(every, one) for scale, place in places for every, one in place.found(scale))
 
 

@@ -35,6 +35,7 @@ from experiments import (
     walks,
     width_of_minima,
 )
+from experiments.figures import paper
 from mlrsnet_lab import records, report
 from mlrsnet_lab.recipes import RECIPES
 
@@ -114,6 +115,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "walks": walks.table,
     "walks-shorter": walks.shorter,
     "width": partial(side_by_side.recipe, "width_short"),
+    **{name: partial(paper.shown, name) for name in paper.FIGURES},
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 WORDS = ("title", "claim", "notes", "paper_setting")

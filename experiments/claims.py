@@ -19,7 +19,9 @@ TEXT_RIVALS = (*VAL, "L4", "HD", "RTHO")
 ENDS = ("", ", T_val 100", ", T_val 30", ", T_val 10", ", T_val 6")
 """Of the names of Algorithm 1's rows."""
 
-PRINTED = {"cpu": "T_val 100", "short": "T_val scaled", "paper": "T_val 100"}
+PRINTED = {"cpu": "100", "short": "scaled", "paper": "100"}
+"""T_val of rows whose names do not say it."""
+
 CONFIRMED, REFUTED, OPEN, NOT_HERE = "confirmed", "refuted", "open", "cannot be tested at this scale"
 POINT, PERPLEXITY = 1.0, 6.0
 """How much worse still counts as comparable: points of accuracy; perplexity, 2 % of about 300."""
@@ -46,7 +48,7 @@ class Place:
                 continue
             told = paired.difference(results.ended(mine), results.ended(rows[name]), name)
             if told is not None:
-                yield end.removeprefix(", ") or PRINTED[scale], told
+                yield end.removeprefix(", T_val ") or PRINTED[scale], told
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Spread:
                 every = [
                     paired.difference(results.ended(row), results.ended(rows[best]), best) for row in rows.values()
                 ]
-                yield end.removeprefix(", ") or PRINTED[scale], min(filter(None, every), key=lambda one: one.mean)
+                yield end.removeprefix(", T_val ") or PRINTED[scale], min(filter(None, every), key=lambda one: one.mean)
                 break
 
 
@@ -223,18 +225,18 @@ CLAIMS = (
 
 def table() -> list[str]:
     """One line a claim."""
-    heads = ["", "claim", "paper", "two cores", "H200", ""]
+    heads = ["", "claim", "verdict", "paper", "two cores, by T_val", "H200, by T_val"]
     return markdown.table(heads, ([*_line(claim)] for claim in CLAIMS))
 
 
 def _line(claim: Claim) -> Iterator[str]:
-    yield from (claim.where, claim.says, claim.paper)
+    verdict = claim.verdict()
+    yield from (claim.where, claim.says, f"**{verdict}**" if verdict in (CONFIRMED, REFUTED) else verdict, claim.paper)
     if claim.place is None:
         yield from (claim.missing, results.NOT_RUN)
     else:
         yield _cell([("cpu", claim.place)]) or results.NOT_RUN
         yield _cell([(scale, claim.place) for scale in claim.h200]) or results.NOT_RUN
-    yield f"**{claim.verdict()}**" if claim.verdict() in (CONFIRMED, REFUTED) else claim.verdict()
 
 
 def _cell(places: Sequence[tuple[str, Place | Spread]]) -> str:
@@ -242,9 +244,9 @@ def _cell(places: Sequence[tuple[str, Place | Spread]]) -> str:
 
 
 def _words(every: str, found: Difference) -> str:
-    """Such as T_val 100: 64.3 to 62.9 (RTHO), +1.4 [-0.5, 3.3]."""
+    """Such as 100: 64.3, Adam 61.8; +2.6 [-1.0, +6.2]."""
     ends = f" [{found.low:+.1f}, {found.high:+.1f}]" if found.low is not None else f", {_seeds(found.pairs)}"
-    return f"{every}: {found.mine:.1f} to {found.rival:.1f} ({found.name}), {found.mean:+.1f}{ends}"
+    return f"{every}: {found.mine:.1f}, {found.name} {found.rival:.1f}; {found.mean:+.1f}{ends}"
 
 
 def _seeds(count: int) -> str:

@@ -30,7 +30,7 @@ def quick_recipe(monkeypatch):
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 144, paper 135", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, cpu 110, short 147, paper 138", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 
@@ -97,7 +97,7 @@ def test_reproduce_with_more_seeds_goes_on_from_the_first(capsys):
             ["--only", "Adma"],
             "only must be one of Fixed, MultiStep, Exponential, SGDR, Adam, L4, HD, RTHO, MLR-SNet, Digits",
         ),
-        (["--scale", "huge"], "scale must be one of smoke, short, paper; got 'huge'"),
+        (["--scale", "huge"], "scale must be one of smoke, cpu, short, paper; got 'huge'"),
         (["--seeds", "-1"], "each of seeds must be a whole number >= 0, got -1"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
@@ -252,11 +252,8 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
 
 
 def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeypatch):
-    def without_data(name, scale, out, settings, **options):
-        if name == "table1":
-            raise FileNotFoundError("cifar10 was not found")
-        return []
-
-    monkeypatch.setattr("mlrsnet_lab.reproduce.run_recipe", without_data)
-    message = complaint(capsys, "reproduce", "all", "--scale", "short", "--out", "t", code=1)
-    assert "table1: cifar10 was not found" in message
+    monkeypatch.setattr("mlrsnet_lab.reproduce.RECIPES", {name: RECIPES[name] for name in ("a", "no-data")})
+    message = complaint(capsys, "reproduce", "all", *CPU, "--data", "nowhere", "--out", "t", code=1)
+    assert message.startswith("mlrsnet: error: 1 of 4 runs failed; no-data: ptb was not found")
+    assert {status(path) for path in records.find(Path("t"))} == {"finished"}
+    assert sorted(path.parent.name for path in Path("t").glob("*/recipe.json")) == ["a"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from experiments import (
     algorithm_1,
+    claims,
     costs,
     data_sources,
     demo,
@@ -31,6 +32,7 @@ from experiments import (
     theory,
     trained,
     transfers,
+    two_cores,
     usual_lr,
     walks,
     width_of_minima,
@@ -45,6 +47,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "damage": safety.damage,
     "data-sources": data_sources.table,
     "audit": safety.audit,
+    "claims": claims.table,
     "demo": demo.comparison,
     "demo-small-trainings": demo.small_trainings,
     "departures": algorithm_1.departures,
@@ -114,6 +117,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "walks": walks.table,
     "walks-shorter": walks.shorter,
     "width": partial(side_by_side.recipe, "width_short"),
+    **{f"cpu-{name}": partial(two_cores.table, name) for name in two_cores.RECIPES},
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 WORDS = ("title", "claim", "notes", "paper_setting")

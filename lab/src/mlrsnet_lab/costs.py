@@ -11,7 +11,7 @@ from mlrsnet_lab.jobs import Job
 from mlrsnet_lab.spec import RunSpec
 
 TABLE = Path(__file__).with_name("costs.json")
-"""Seconds per epoch by `kind`, made by `python -m experiments costs` from results/cpu."""
+"""Seconds per epoch by `kind`, measured by benchmarks/costs.py."""
 
 WITHOUT = ("corruption", "leaky", "overlap", "augment_val", "std", "init")
 """Options that change no cost."""

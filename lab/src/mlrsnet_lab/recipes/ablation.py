@@ -3,7 +3,7 @@
 The paper shows curves without numbers: all sizes and LRs end the same, small cells are slower at first.
 """
 
-from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, Scale, meta_trained
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, Scale, default, meta_trained
 from mlrsnet_lab.sheets import Cell, Recipe
 
 ARCHITECTURES = {
@@ -32,11 +32,12 @@ def _cells(chosen: Scale, end: str) -> list[Cell]:
     }
     lrs: dict[str, dict[str, float]] = {f"Adam at {lr:g}": {} if lr == PAPER_LR else {"meta_lr": lr} for lr in META_LRS}
     asked = {f"Architecture{end}": sizes, f"LR of the meta-optimizer{end}": lrs}
-    return [
+    found = [
         Cell(row, column, meta_trained(base, chosen, **options))
         for column, rows in asked.items()
         for row, options in rows.items()
     ]
+    return [*found, *(default(base, column) for column in asked)] if chosen.small else found
 
 
 RECIPE = Recipe(

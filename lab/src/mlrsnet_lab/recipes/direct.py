@@ -7,13 +7,13 @@ training, so the network that is trained is small at every scale.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlrsnet_lab.recipes.rows import SMOKE, Scale, cosine, meta_trained
+from mlrsnet_lab.recipes.rows import SMOKE, Scale, cosine, default, meta_trained
 from mlrsnet_lab.sheets import Cell, Recipe
 from mlrsnet_lab.spec import RunSpec
 
 COLUMN = "CIFAR-10"
 DIRECT = "LRs directly (Eq. 6)"
-SMALL: dict[str, Any] = {"depth": 10, "width": 1}
+HIGH_COSINE = "Cosine from 1, warm-up"
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Setting:
         """In float32, because bfloat16 leaves few digits of second derivatives."""
         fields: dict[str, Any] = {"precision": "fp32"}
         if not self.scale.stand_in:
-            fields |= {"task_options": self.task_options, "model_options": SMALL}
-        return self.scale.spec("cifar10", "wrn-28-10", epochs=200, **fields)
+            fields |= {"task_options": self.task_options}
+        return self.scale.spec("cifar10", "wrn-10-1", epochs=200, **fields)
 
 
 SETTINGS = {
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """One training under four kinds of schedules."""
+    """One training under several kinds of schedules."""
     chosen = SETTINGS[scale]
     base = chosen.base()
     direct = replace(
@@ -50,6 +50,8 @@ def cells(scale: str) -> list[Cell]:
     return [
         Cell("Fixed", COLUMN, replace(base, schedule="fixed")),
         cosine(base, COLUMN),
+        cosine(replace(base, lr=1.0), COLUMN, HIGH_COSINE),
+        default(base, COLUMN),
         Cell("MLR-SNet", COLUMN, meta_trained(base, chosen.scale)),
         Cell(DIRECT, COLUMN, direct),
     ]

@@ -25,7 +25,7 @@ def cells(scale: str) -> list[Cell]:
         rows.pop("Adam")
         rows |= meta_rows(META_ROW, base, chosen)
         cells = [Cell(row, column, spec) for row, spec in rows.items()]
-        found += [replace(cell, seeds=table1.CPU_SEEDS.get(column)) for cell in cells] if scale == "cpu" else cells
+        found += cells
         learned = learned or [cell for cell in cells if cell.row in {f"{META_ROW}{end}" for end in chosen.for_transfer}]
     found += from_sources(chosen.spec("tinyimagenet", "resnet18"), PREDICTED, learned)
     for layers, column in TEXT.items():

@@ -4,7 +4,7 @@ The paper shows curves without numbers: the MLP is better at first, the LSTM in 
 """
 
 from mlrsnet_lab.recipes import table3
-from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, meta_rows, transferred
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, default, meta_rows, transferred
 from mlrsnet_lab.sheets import Cell, Recipe
 
 NETS: dict[str, dict[str, str]] = {"LSTM": {}, "MLP": {"net": "mlp"}}
@@ -27,6 +27,10 @@ def cells(scale: str) -> list[Cell]:
                 Cell(row, f"Transferred: {test}", transferred(tests[test]), learned_in=(row, "Meta-training: CIFAR-10"))
                 for test in tests
             ]
+    if scale == "cpu":
+        there = {"Meta-training: CIFAR-10": pictures, "Meta-training: Penn Treebank": text}
+        there |= {f"Transferred: {test}": spec for test, spec in tests.items()}
+        found += [default(spec, column) for column, spec in there.items()]
     return found
 
 

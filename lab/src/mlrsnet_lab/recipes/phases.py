@@ -4,7 +4,7 @@ The paper shows curves without numbers: (a) each network alone, given a constant
 or more networks the results are similar.
 """
 
-from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, from_sources, sources
+from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, default, from_sources, sources
 from mlrsnet_lab.sheets import Cell, Recipe
 
 SAVED = 12
@@ -16,7 +16,8 @@ def cells(scale: str) -> list[Cell]:
     chosen = SCALES[scale]
     learned = sources(chosen, num_phases=SAVED)
     base, column = chosen.spec("cifar100", "resnet18"), "CIFAR-100"
-    return [*learned, *(cell for k in COUNTS for cell in from_sources(base, column, learned, f"k = {k}", phases=k))]
+    found = [*learned, *(cell for k in COUNTS for cell in from_sources(base, column, learned, f"k = {k}", phases=k))]
+    return [*found, default(base, column)] if scale == "cpu" else found
 
 
 RECIPE = Recipe(

@@ -46,7 +46,7 @@ class Scale:
     networks: Mapping[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def spec(self, task: str, model: str, *, epochs: int = PAPER_EPOCHS, **fields: Any) -> RunSpec:
+    def spec(self, task: str, model: str, *, epochs: float = PAPER_EPOCHS, **fields: Any) -> RunSpec:
         """Plain SGD on a task of the paper; `epochs` is in the paper's epochs."""
         task, model = self.stand_in or (task, model)
         scaled = max(2, round(epochs / self.paper_epochs(task)))

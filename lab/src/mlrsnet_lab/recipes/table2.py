@@ -51,7 +51,7 @@ RECIPE = Recipe(
             "L4 is L4Mom here, its authors' momentum form: it averages gradients over 10 steps (beta1 = 0.9).",
         ),
         "smoke": (SMOKE,),
-        "cpu": (*CPU, CPU_BESIDE, "CIFAR-100 has two seeds."),
+        "cpu": (*CPU, CPU_BESIDE),
         "short": (SHORT, "On CIFAR-100 ResNet-18 stands in for WideResNet-28-10."),
     },
     stand_in=True,

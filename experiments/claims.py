@@ -1,0 +1,206 @@
+"""The paper, claim by claim: what it has, what two cores and what the H200 have, and what follows.
+
+A claim is confirmed or refuted by paired seeds alone: an interval of 95 % from three or more of them that lies on one side.
+Algorithm 1 has a row for each T_val, and a claim about it must hold, or fail, for all of them. The best rival is read from test
+results, which is in the rivals' favour.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from experiments import markdown, paired, results
+from experiments.paired import Difference
+
+HAND = ("Fixed", "MultiStep", "Exponential", "SGDR", "Adam")
+RIVALS = (*HAND, "L4", "HD", "RTHO")
+VAL = ("SGD, val strategy", "Adam, val strategy")
+TEXT_RIVALS = (*VAL, "L4", "HD", "RTHO")
+ENDS = ("", ", T_val 100", ", T_val 30", ", T_val 10", ", T_val 6")
+"""Of the names of Algorithm 1's rows."""
+
+PRINTED = {"cpu": "T_val 100", "short": "T_val scaled", "paper": "T_val 100"}
+CONFIRMED, REFUTED, OPEN, NOT_HERE = "confirmed", "refuted", "open", "cannot be tested at this scale"
+POINT, PERPLEXITY = 1.0, 6.0
+"""How much worse still counts as comparable: points of accuracy; perplexity, 2 % of about 300."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a claim is looked for: a recipe's column, a row without its T_val, and the rows that it is compared with."""
+
+    recipe: str
+    column: str
+    row: str
+    rivals: Sequence[str]
+
+    def found(self, scale: str) -> Iterator[tuple[str, Difference]]:
+        """By T_val, how much better the row is than the best rival."""
+        folder = results.place(self.recipe, scale)
+        rows = results.rows(folder, self.column)
+        for end in ENDS:
+            mine = rows.get(f"{self.row}{end}")
+            rivals = [f"{name}{end}" if f"{name}{end}" in rows else name for name in self.rivals]
+            name = paired.best_rival(folder, self.column, [one for one in rivals if one != f"{self.row}{end}"])
+            if mine is None or name is None:
+                continue
+            told = paired.difference(results.ended(mine), results.ended(rows[name]), name)
+            if told is not None:
+                yield end.removeprefix(", ") or PRINTED[scale], told
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper.
+
+    where: its table or figure. says: in a few words. paper: its numbers. margin: how much worse still counts; None if the row has
+    to be worse. h200: scales whose records are shown beside. missing: why it cannot be tested.
+    """
+
+    where: str
+    says: str
+    paper: str
+    place: Place | None = None
+    margin: float | None = 0.0
+    h200: Sequence[str] = field(default=("paper", "short"))
+    missing: str = ""
+
+    def verdict(self) -> str:
+        """By the records of scale cpu."""
+        if self.place is None:
+            return NOT_HERE
+        every = [one for _, one in self.place.found("cpu")]
+        if not every:
+            return OPEN
+        if self.margin is None:
+            holds, fails = [one.is_below() for one in every], [one.is_above() for one in every]
+        else:
+            holds = [one.is_above(self.margin) for one in every]
+            fails = [one.is_below(self.margin) for one in every]
+        return CONFIRMED if all(holds) else REFUTED if all(fails) else OPEN
+
+
+CURVES = "curves only"
+TRANSFERRED = "MLR-SNet, transferred"
+
+
+def _transfer(where: str, recipe: str, column: str, rivals: Sequence[str] = HAND, margin: float = POINT) -> Claim:
+    says = f"{column}: what was learned on CIFAR-10 is comparable with the best hand-designed schedule"
+    return Claim(where, says, CURVES, Place(recipe, column, TRANSFERRED, rivals), margin)
+
+
+def _average(where: str, group: str, recipe: str, row: str, paper: str) -> Claim:
+    return Claim(where, f"{group}: the highest", paper, Place(recipe, group, row, HAND))
+
+
+CLAIMS = (
+    Claim(
+        "Table 1",
+        "CIFAR-10: MLR-SNet has the highest accuracy of all rows",
+        "94.80 to 93.92",
+        Place("table1", "CIFAR-10", "MLR-SNet", RIVALS),
+    ),
+    Claim("Table 1", "CIFAR-100: the same", "80.44 to 77.04", Place("table1", "CIFAR-100", "MLR-SNet", RIVALS)),
+    Claim(
+        "Table 2",
+        "CIFAR-10: over plain SGD it is within 0.5 points of the best with momentum",
+        "94.80 to 95.08",
+        Place("table2", "CIFAR-10", "MLR-SNet", RIVALS),
+        0.5,
+    ),
+    Claim("Table 2", "CIFAR-100: the same", "80.44 to 80.93", Place("table2", "CIFAR-100", "MLR-SNet", RIVALS), 0.5),
+    Claim(
+        "Table 3",
+        "Text, 2 layers: the lowest perplexity",
+        "70.53 to 71.17",
+        Place("table3", "2-layer LSTM", "MLR-SNet", TEXT_RIVALS),
+    ),
+    Claim(
+        "Table 3",
+        "Text, 3 layers: the same",
+        "72.28 to 74.80",
+        Place("table3", "3-layer LSTM", "MLR-SNet", TEXT_RIVALS),
+    ),
+    Claim(
+        "Fig. 6b",
+        "One network alone is worse than three",
+        CURVES,
+        Place("phases", "CIFAR-100", "k = 1", ("k = 3",)),
+        None,
+    ),
+    _transfer("Fig. 7", "epochs", "100 epochs"),
+    _transfer("Fig. 7", "epochs", "400 epochs"),
+    _transfer("Fig. 7", "epochs", "1200 epochs"),
+    _transfer("Fig. 8", "transfer", "SVHN"),
+    _transfer("Fig. 8", "transfer", "TinyImageNet"),
+    _transfer("Fig. 8", "transfer", "Penn Treebank, 3-layer LSTM", VAL, PERPLEXITY),
+    _transfer("Fig. 9", "networks", "ShuffleNetV2"),
+    _transfer("Fig. 9", "networks", "MobileNetV2"),
+    _transfer("Fig. 9", "networks", "NASNet"),
+    Claim(
+        "Fig. 10",
+        "Learned on a tenth of CIFAR-100 is worse than on all of it",
+        CURVES,
+        Place("meta-tasks", "Scale", "learned on 1/10 CIFAR-100", ("learned on CIFAR-100",)),
+        None,
+    ),
+    Claim("Fig. 11a", "ImageNet: a transferred schedule is competitive", CURVES, missing="ImageNet is not at hand"),
+    _average("Table 5", "CIFAR-10-C, mean over corruptions", "table5", "MLR-SNet", "85.87 to 85.36"),
+    _average("Table 5", "CIFAR-100-C, mean over corruptions", "table5", "MLR-SNet", "52.42 to 52.16"),
+    _average("Table 6", "CIFAR-10-C, mean over corruptions", "table6", TRANSFERRED, "85.62 to 85.48"),
+    _average("Table 6", "CIFAR-100-C, mean over corruptions", "table6", TRANSFERRED, "52.35 to 52.28"),
+    Claim(
+        "Fig. 12",
+        "Pictures: an LSTM ends above an MLP",
+        CURVES,
+        Place("lstm-or-mlp", "Meta-training: CIFAR-10", "LSTM", ("MLP",)),
+    ),
+    Claim(
+        "Fig. 12",
+        "Text: an LSTM ends below an MLP",
+        CURVES,
+        Place("lstm-or-mlp", "Meta-training: Penn Treebank", "LSTM", ("MLP",)),
+    ),
+    Claim(
+        "Fig. 13",
+        "Over Adam, 2 layers: better than the val strategy",
+        CURVES,
+        Place("adam", "2-layer LSTM", "MLR-SNet, meta-trained", VAL[1:]),
+    ),
+    Claim(
+        "Fig. 13",
+        "Over Adam, transferred to 3 layers: comparable with it",
+        CURVES,
+        Place("adam", "3-layer LSTM", TRANSFERRED, VAL[1:]),
+        PERPLEXITY,
+    ),
+)
+
+
+def table() -> list[str]:
+    """One line a claim."""
+    heads = ["", "claim", "paper", "two cores", "H200", ""]
+    return markdown.table(heads, ([*_line(claim)] for claim in CLAIMS))
+
+
+def _line(claim: Claim) -> Iterator[str]:
+    yield from (claim.where, claim.says, claim.paper)
+    if claim.place is None:
+        yield from (claim.missing, results.NOT_RUN)
+    else:
+        yield _cell([("cpu", claim.place)]) or results.NOT_RUN
+        yield _cell([(scale, claim.place) for scale in claim.h200]) or results.NOT_RUN
+    yield f"**{claim.verdict()}**" if claim.verdict() in (CONFIRMED, REFUTED) else claim.verdict()
+
+
+def _cell(places: Sequence[tuple[str, Place]]) -> str:
+    return "<br>".join(_words(every, one) for scale, place in places for every, one in place.found(scale))
+
+
+def _words(every: str, found: Difference) -> str:
+    """Such as T_val 100: 64.3 to 62.9 (RTHO), +1.4 [-0.5, 3.3]."""
+    ends = f" [{found.low:+.1f}, {found.high:+.1f}]" if found.low is not None else f", {_seeds(found.pairs)}"
+    return f"{every}: {found.mine:.1f} to {found.rival:.1f} ({found.name}), {found.mean:+.1f}{ends}"
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' if count > 1 else ''}"

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -170,27 +170,33 @@ class Campaign:
         """Of the runs that were asked for, as far as they are made."""
         return [record for name in self.asked if (record := self.found.get(name)) is not None]
 
-    def make(self, settings: Settings, crew: Crew | None = None) -> None:
-        """Make all runs, in this process if there is no crew."""
-        if crew is None:
-            self.run(settings)
-        else:
-            self.spread(settings, crew)
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is something left to make."""
+        return self.found.keys() != self.jobs.keys()
 
-    def run(self, settings: Settings) -> None:
+    def make(self, settings: Settings, crew: Crew | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Make all runs, in this process if there is no crew. `stop` is asked before each of them."""
+        if crew is None:
+            self.run(settings, stop)
+        else:
+            self.spread(settings, crew, stop)
+
+    def run(self, settings: Settings, stop: Callable[[], bool]) -> None:
         """Make all runs in this process, one after the other."""
-        for job, planned in iter(self._next, None):
+        while not stop() and (ready := self._next()) is not None:
+            job, planned = ready
             watchers = settings.watch(planned)
             self.found[job.name] = try_run(planned.spec, planned.folder, settings, job.labels, watchers)
             self._tell(settings)
 
-    def spread(self, settings: Settings, crew: Crew) -> None:
+    def spread(self, settings: Settings, crew: Crew, stop: Callable[[], bool]) -> None:
         """Make each run in another process, as soon as it can begin and somebody is free."""
         running: dict[str, tuple[Job, Planned, Replay]] = {}
         remote = settings.elsewhere()
 
         def take() -> Work | None:
-            if (ready := self._next()) is None:
+            if stop() or (ready := self._next()) is None:
                 return None
             job, planned = ready
             running[job.name] = job, planned, Replay(lambda worker: settings.watch(_titled(planned, worker)))

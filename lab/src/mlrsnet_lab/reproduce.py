@@ -16,7 +16,7 @@ import torch
 from mlrsnet.card import versions
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab import checks, records
-from mlrsnet_lab.campaign import Campaign, Part, begin, plan
+from mlrsnet_lab.campaign import Part, begin, plan
 from mlrsnet_lab.executors import Crew
 from mlrsnet_lab.recipes import DEMO, RECIPES, SCALES
 from mlrsnet_lab.records import Record
@@ -45,6 +45,9 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("meta-tasks", ()),
 )
 """What `next` makes first, recipes and their columns: what would change most of what the documents say of the paper."""
+
+ASK_EVERY = 0.5
+"""Seconds."""
 
 SUMMARY = "all.json"
 """What `all` leaves beside the report: how long everything took, and on what."""
@@ -91,16 +94,14 @@ def reproduce(
     if chosen == [ALL] and seeds is None and scale == "smoke":
         seeds = (0,)
     start, done = time.perf_counter(), Reproduction()
-    campaign = Campaign({})
     with settings.executor.crew(settings.device, settings.count) as crew, _alarm(seconds) as alarm:
+        campaign = begin(_parts(chosen, scale, out, settings, seeds, only, crew, done), settings, crew)
         try:
-            campaign = begin(_parts(chosen, scale, out, settings, seeds, only, crew, done), settings, crew)
-            campaign.make(settings, crew)
+            campaign.make(settings, crew, alarm.is_set)
         except KeyboardInterrupt:
             if not alarm.is_set():
                 raise
-            done.stopped = True
-    done.records = campaign.records
+    done.records, done.stopped = campaign.records, campaign.unfinished
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
     done.report, done.page = _report(out, settings)
@@ -171,25 +172,34 @@ def _seed_by_seed(parts: Sequence[Part], seeds: Sequence[int] | None) -> Iterato
 
 @contextmanager
 def _alarm(seconds: float | None) -> Iterator[threading.Event]:
-    """After some seconds stop as by SIGTERM, which trainings obey at the end of a step; the event says that it was this alarm."""
-    rang = threading.Event()
+    """After some seconds set the event, and ask to stop as SIGTERM does, which trainings obey at the end of a step.
+
+    It asks until it is heard: between trainings nobody listens, and an exception of a signal can get lost there.
+    """
+    rang, over = threading.Event(), threading.Event()
     if seconds is None:
         yield rang
         return
 
     def ring() -> None:
+        if over.wait(seconds):
+            return
         rang.set()
-        interrupt_main(signal.SIGTERM)
+        while not over.is_set():
+            interrupt_main(signal.SIGTERM)
+            over.wait(ASK_EVERY)
 
-    def stop(number: int, frame: FrameType | None) -> None:  # between trainings
-        raise KeyboardInterrupt
+    def heard(number: int, frame: FrameType | None) -> None:
+        if not rang.is_set():  # somebody else's signal
+            raise KeyboardInterrupt
 
-    before, timer = signal.signal(signal.SIGTERM, stop), threading.Timer(seconds, ring)
-    timer.start()
+    before, thread = signal.signal(signal.SIGTERM, heard), threading.Thread(target=ring, daemon=True)
+    thread.start()
     try:
         yield rang
     finally:
-        timer.cancel()
+        over.set()
+        thread.join()
         signal.signal(signal.SIGTERM, before)
 
 

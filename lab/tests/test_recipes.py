@@ -437,7 +437,7 @@ def test_tables_5_and_6_set_our_means_beside_the_papers_last_and_best(name, scal
         assert list(average.paper) == list(average.paper_best)
         own = "MLR-SNet" if name == "table5" else "MLR-SNet, transferred"
         more = {
-            "cpu": {*(f"{own}, T_val {every}" for every in ((30, 6) if name == "table5" else (6,))), COSINE, DEFAULT},
+            "cpu": {*(f"{own}, T_val {every}" for every in (30, 6)), COSINE, DEFAULT},
             "short": {f"{own}, T_val 100"},
         }
         assert there - set(average.paper) == more.get(scale, set())

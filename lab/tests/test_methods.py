@@ -147,6 +147,37 @@ def test_learned_lrs_have_the_range_that_suits_pictures_or_text(schedule, schedu
     assert by_perplexity > 1.5 * by_loss
 
 
+def test_a_meta_training_on_text_has_the_printed_gamma_where_asked(texts):
+    def gamma_of(**options):
+        record = run(
+            of_text(epochs=1, schedule="mlr-snet", schedule_options={"every": 50, **options}),
+            settings=Settings(device="cpu", root=texts),
+        )
+        return record.epochs[0]["gamma"], record.trace["loss"][0], record.data["task"]["num_classes"]
+
+    printed, loss, vocabulary = gamma_of(gamma_from="loss")
+    assert printed == pytest.approx(Gamma()(loss, vocabulary), rel=1e-4)
+    usual, same, _ = gamma_of()
+    assert same == loss
+    assert usual == gamma_of(gamma_from="perplexity")[0] == pytest.approx(PerplexityGamma()(loss, vocabulary), rel=1e-4)
+    assert usual > 1.5 * printed
+
+
+def test_what_gamma_comes_from_is_kept_with_the_schedule_and_a_mistake_is_named(tmp_path):
+    def learned(gamma_from, folder):
+        spec = tiny(epochs=1, schedule="mlr-snet", schedule_options={"every": 50, "gamma_from": gamma_from})
+        run(spec, tmp_path / folder, Settings(device="cpu"))
+        return Schedule.read(tmp_path / folder / records.SCHEDULE).card.gamma
+
+    assert (learned("loss", "a"), learned("perplexity", "b"), learned(None, "c")) == (
+        Gamma(),
+        PerplexityGamma(),
+        Gamma(),
+    )
+    with pytest.raises(ValueError, match="gamma_from must be one of loss, perplexity; got 'f_0'"):
+        learned("f_0", "d")
+
+
 def phased(tmp_path, gamma, **more):
     """A training on digits under a schedule of three phases, with batch norms."""
     torch.manual_seed(0)

@@ -76,6 +76,17 @@ def transformer_size(vocabulary, width, layers, length):
     return (vocabulary + length) * width + layers * (12 * width**2 + 13 * width) + 2 * width
 
 
+def wrn_size(blocks, classes):
+    """A convolution, groups of 16, 32 and 64 channels with `blocks` blocks each, a norm, a classifier."""
+    found, before = 3 * 16 * 9, 16
+    for channels in (16, 32, 64):
+        for _ in range(blocks):
+            found += 2 * before + 9 * before * channels + 2 * channels + 9 * channels**2  # norm, conv, norm, conv
+            found += before * channels if before != channels else 0  # the shortcut
+            before = channels
+    return found + 2 * 64 + linear_size(64, classes)
+
+
 PUBLISHED_IMAGE = [
     # github.com/kuangliu/pytorch-cifar, models/resnet.py
     ("resnet18", 32, 10, 11_173_962),
@@ -86,6 +97,8 @@ PUBLISHED_IMAGE = [
     # "36.5M" in Table 4 of Zagoruyko & Komodakis; in full in github.com/xternalz/WideResNet-pytorch
     ("wrn-28-10", 32, 10, 36_479_194),
     ("wrn-28-10", 32, 100, 36_536_884),
+    ("wrn-10-1", 32, 10, wrn_size(1, 10)),
+    ("wrn-10-1", 16, 100, wrn_size(1, 100)),
     # torchvision's ShuffleNet_V2_X1_0_Weights and MobileNet_V2_Weights, meta["num_params"]; the small stem changes only
     # strides, and the classifier reads 1,024 and 1,280 features
     ("shufflenetv2", 224, 1000, 2_278_604),
@@ -195,9 +208,9 @@ def test_small_resnets_start_from_torchs_own_weights_and_large_ones_from_torchvi
     assert layer.weight.std().item() == pytest.approx((2 / fan) ** 0.5 if he else (1 / (3 * fan)) ** 0.5, rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "small_cnn"])
-def test_the_authors_initial_weights_are_in_every_convolution_and_nowhere_else(name):
-    theirs, own = (image_model(name, init=init) for init in ("xavier", "torch"))
+@pytest.mark.parametrize(("name", "usual"), [("resnet18", "torch"), ("small_cnn", "torch"), ("wrn-10-1", "he")])
+def test_the_authors_initial_weights_are_in_every_convolution_and_nowhere_else(name, usual):
+    theirs, own = (image_model(name, init=init) for init in ("xavier", usual))
     for layer in (layer for layer in theirs.modules() if isinstance(layer, nn.Conv2d)):
         places = layer.kernel_size[0] * layer.kernel_size[1]
         bound = (
@@ -537,6 +550,14 @@ WRONG = {
     "wrn depth": (lambda: build_image("wrn-28-10", (3, 32, 32), 10, depth=27), r"depth must be 6n \+ 4 .* got 27"),
     "wrn shallow": (lambda: build_image("wrn-28-10", (3, 32, 32), 10, depth=4), r"depth must be 6n \+ 4 .* got 4"),
     "wrn width": (lambda: build_image("wrn-28-10", (3, 32, 32), 10, width=0), "width must be a whole number >= 1"),
+    "wrn init": (
+        lambda: build_image("wrn-10-1", (3, 16, 16), 10, init="torch"),
+        "init must be one of he, xavier; got 'torch'",
+    ),
+    "shufflenet width": (
+        lambda: models.build_image("shufflenetv2", (3, 16, 16), 10, width=0.25),
+        "width must be 0.5 or 1, got 0.25: torchvision has other sizes, this lab has not",
+    ),
     "wrn dropout": (
         lambda: build_image("wrn-28-10", (3, 32, 32), 10, dropout=1),
         r"dropout must be in \[0, 1\), got 1",
@@ -627,6 +648,29 @@ def test_a_vision_transformer_looks_at_every_patch_and_refuses_one_larger_than_t
             assert not torch.equal(model(one), model(other))
     with pytest.raises(ValueError, match="patch must be at most the picture's sides 8 and 8, got 9"):
         image_model("vit", side=8, patch=9)
+
+
+@pytest.mark.parametrize(("depth", "blocks"), [(10, 1), (16, 2), (22, 3)])
+def test_a_deeper_wrn_of_scale_cpu_has_more_blocks_and_is_no_other_network(depth, blocks):
+    small = image_model("wrn-10-1", side=16, depth=depth)
+    assert num_parameters(small) == wrn_size(blocks, 10)
+    same = image_model("wrn-28-10", side=16, depth=depth, width=1)
+    assert small.state_dict().keys() == same.state_dict().keys()
+    assert all(torch.equal(tensor, same.state_dict()[key]) for key, tensor in small.state_dict().items())
+
+
+def test_a_wrn_starts_from_hes_weights_unless_told_otherwise():
+    first, other = (image_model("wrn-10-1", **options).group3[0].conv2 for options in ({}, {"init": "xavier"}))
+    assert first.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+    assert other.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)  # as large, from another law
+    assert first.weight.abs().max() > 1.5 * other.weight.abs().max()
+
+
+def test_a_narrower_shufflenet_is_torchvisions_own():
+    whole, half = (num_parameters(image_model("shufflenetv2", width=width)) for width in (1.0, 0.5))
+    # torchvision's ShuffleNet_V2_X0_5_Weights, meta["num_params"], with ten classes
+    assert half == 1_366_792 - linear_size(1024, 1000) + linear_size(1024, 10)
+    assert half < whole / 3
 
 
 def test_a_narrower_mobilenet_has_fewer_channels():

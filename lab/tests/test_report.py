@@ -196,6 +196,28 @@ def test_one_seed_claims_no_spread_and_one_row_no_victory(tmp_path):
     assert "- MultiStep: not run" in markdown
 
 
+def test_a_row_that_was_planned_with_fewer_seeds_is_not_called_incomplete(tmp_path):
+    cells = [
+        {"row": row, "column": "CIFAR-10", "seeds": seeds} for row, seeds in (("Slow", 1), ("Half", 2), ("Old", None))
+    ]
+    leave_recipe(tmp_path, [], cells=[*cells, {"row": "Older", "column": "CIFAR-10"}])
+    for row in ("Slow", "Half", "Old", "Older"):
+        leave_run(tmp_path / row, row=row)
+    assert [row.seeds for row in only_table(tmp_path).rows] == ["1", "1 of 2", "1 of 3", "1 of 3"]
+    leave_run(tmp_path / "more", row="Slow", spec={"seed": 1})  # asked for by hand
+    leave_run(tmp_path / "open", row="Half", spec={"seed": 1}, status="running")
+    assert [row.seeds for row in only_table(tmp_path).rows][:2] == ["2", "1 of 2"]
+    leave_recipe(tmp_path, [], cells=cells, seeds=[0])
+    assert [row.seeds for row in only_table(tmp_path).rows][1:] == ["1 of 2", "1", "1"]
+
+
+@pytest.mark.parametrize("seeds", ["2", 0, -1, 1.5, True, [1]])
+def test_an_odd_number_of_seeds_does_not_cost_the_report(tmp_path, seeds):
+    leave_recipe(tmp_path, [], cells=[{"row": "Fixed", "column": "CIFAR-10", "seeds": seeds}])
+    leave_run(tmp_path / "a", row="Fixed")
+    assert line_of(texts(tmp_path)[1], "Fixed")[-3] == "1 of 3"
+
+
 def test_a_column_without_runs_does_not_say_what_it_measures(tmp_path):
     leave_recipe(
         tmp_path, ["MultiStep"], cells=[{"row": "MultiStep", "column": column} for column in ("CIFAR-10", "Text")]

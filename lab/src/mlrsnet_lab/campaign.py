@@ -3,10 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ from mlrsnet.card import versions
 from mlrsnet.files.storage import ScheduleError, write_atomically
 from mlrsnet.files.untrusted import read_json, reason
 from mlrsnet.files.writing import copy_of
-from mlrsnet_lab import checks, costs, datasets, records
+from mlrsnet_lab import checkpoint, checks, costs, datasets, inputs, records
 from mlrsnet_lab.devices import device_name, reproducible, resolve
 from mlrsnet_lab.executors import Crew, Place, Work
 from mlrsnet_lab.jobs import Job, best, choose, choose_cells, in_order, owners, with_options
-from mlrsnet_lab.lock import RunInUseError
+from mlrsnet_lab.lock import RunInUseError, held
 from mlrsnet_lab.loop import run
 from mlrsnet_lab.recipes import RECIPES, SCALES, Recipe
 from mlrsnet_lab.records import RECIPE, STUDY, Record
@@ -54,7 +54,9 @@ def run_recipe(
         only: limits the runs to these rows and columns.
         crew: makes the runs, on its own device; this process if None. See `Executor`.
     """
-    return run_parts([plan(name, scale, out, settings, seeds=seeds, only=only, crew=crew)], settings, crew)
+    campaign = begin([plan(name, scale, out, settings, seeds=seeds, only=only, crew=crew)], settings, crew)
+    campaign.make(settings, crew)
+    return campaign.records
 
 
 @dataclass(frozen=True)
@@ -100,26 +102,33 @@ def plan(
     return Part(recipe, scale, folder, known, jobs, absent, missing)
 
 
-def run_parts(parts: Sequence[Part], settings: Settings = DEFAULT, crew: Crew | None = None) -> list[Record]:
-    """Make the runs of several recipes; equal ones are made once. Trials of settings are made, not returned."""
+def begin(parts: Sequence[Part], settings: Settings = DEFAULT, crew: Crew | None = None) -> "Campaign":
+    """Write what is planned, and compute what needs no training; the campaign makes the runs. Equal ones are made once."""
     several = crew is not None and crew.workers.size > 1
     jobs: dict[str, Job] = {}
     for part in parts:
         jobs |= in_order(part.jobs, part.recipe.seeds[0], shared_starts=several)
-    campaign = Campaign(jobs)
-    _tell_outlook(parts, campaign, settings, crew)
-    for part in {part.folder: part for part in parts}.values():
+    campaign = Campaign(jobs, list(dict.fromkeys(job.name for part in parts for job in part.jobs)))
+    whole = _whole(parts)
+    _tell_outlook(whole, campaign, settings, crew)
+    for part in whole:
         if part.recipe.measure is not None:
             compute(part)
             continue
-        same = [one for one in parts if one.folder == part.folder]
-        seeds = sorted({seed for one in same for seed in one.seeds})
-        absent = {column: why for one in same for column, why in one.absent.items()}
-        sheet = part.recipe.sheet(part.scale, seeds, absent).to_dict()
+        sheet = part.recipe.sheet(part.scale, part.seeds, part.absent).to_dict()
         write_atomically(part.folder / RECIPE, records.dumps(sheet, indent=1).encode())
-    campaign.run(settings) if crew is None else campaign.spread(settings, crew)
-    asked = dict.fromkeys(job.name for part in parts for job in part.jobs)
-    return [record for name in asked if (record := campaign.found.get(name)) is not None]
+    return campaign
+
+
+def _whole(parts: Sequence[Part]) -> list[Part]:
+    """Parts of the same folder as one."""
+    found: dict[Path, Part] = {}
+    for part in parts:
+        there = found.setdefault(part.folder, part)
+        seeds = sorted({*there.seeds, *part.seeds})
+        absent, missing = {**there.absent, **part.absent}, {**there.missing, **part.missing}
+        found[part.folder] = replace(there, seeds=seeds, absent=absent, missing=missing)
+    return list(found.values())
 
 
 def compute(part: Part) -> None:
@@ -142,10 +151,11 @@ class Campaign:
 
     Args:
         jobs: by name, in order.
+        asked: names of those whose records are returned, without trials of settings.
     """
 
-    def __init__(self, jobs: dict[str, Job]) -> None:
-        self.jobs, self.waiting, self.owners = jobs, list(jobs.values()), owners(jobs)
+    def __init__(self, jobs: dict[str, Job], asked: Sequence[str] = ()) -> None:
+        self.jobs, self.waiting, self.owners, self.asked = jobs, list(jobs.values()), owners(jobs), asked
         self.found: dict[str, Record | None] = {}
         self.distinct = [name for name, job in jobs.items() if not job.is_start and self.owners[name] == name]
         self.numbers = {name: f"{number}/{len(self.distinct)} " for number, name in enumerate(self.distinct, 1)}
@@ -155,20 +165,38 @@ class Campaign:
         """How many runs there are, equal ones too."""
         return sum(not job.is_start for job in self.jobs.values())
 
-    def run(self, settings: Settings) -> None:
+    @property
+    def records(self) -> list[Record]:
+        """Of the runs that were asked for, as far as they are made."""
+        return [record for name in self.asked if (record := self.found.get(name)) is not None]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is something left to make."""
+        return self.found.keys() != self.jobs.keys()
+
+    def make(self, settings: Settings, crew: Crew | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Make all runs, in this process if there is no crew. `stop` is asked before each of them."""
+        if crew is None:
+            self.run(settings, stop)
+        else:
+            self.spread(settings, crew, stop)
+
+    def run(self, settings: Settings, stop: Callable[[], bool]) -> None:
         """Make all runs in this process, one after the other."""
-        for job, planned in iter(self._next, None):
+        while not stop() and (ready := self._next()) is not None:
+            job, planned = ready
             watchers = settings.watch(planned)
             self.found[job.name] = try_run(planned.spec, planned.folder, settings, job.labels, watchers)
             self._tell(settings)
 
-    def spread(self, settings: Settings, crew: Crew) -> None:
+    def spread(self, settings: Settings, crew: Crew, stop: Callable[[], bool]) -> None:
         """Make each run in another process, as soon as it can begin and somebody is free."""
         running: dict[str, tuple[Job, Planned, Replay]] = {}
         remote = settings.elsewhere()
 
         def take() -> Work | None:
-            if (ready := self._next()) is None:
+            if stop() or (ready := self._next()) is None:
                 return None
             job, planned = ready
             running[job.name] = job, planned, Replay(lambda worker: settings.watch(_titled(planned, worker)))
@@ -198,7 +226,7 @@ class Campaign:
                 continue
             planned = Planned(with_options(job.spec, options), job.folder, self.numbers.get(job.name, "") + job.title)
             owner = self.owners[job.name]
-            if owner == job.name:
+            if owner == job.name or _reads_other_files(self.found[owner], planned):
                 return job, planned
             self.found[job.name] = copied(self.found[owner], planned, job.labels)
         return None
@@ -228,6 +256,11 @@ def _titled(planned: Planned, worker: str) -> Planned:
     return replace(planned, title=f"{planned.title} ({worker})") if worker else planned
 
 
+def _reads_other_files(twin: Record | None, planned: Planned) -> bool:
+    """Whether an equal run read another schedule than this one would: both were learned before anybody shared them."""
+    return twin is not None and twin.ended and twin.entry("digests") != inputs.digests(planned.spec, planned.folder)
+
+
 def copied(found: Record | None, planned: Planned, labels: dict[str, str]) -> Record:
     """An equal run, as a run of another place in the tables; `same_as` says where it was made."""
     if (there := earlier_run(planned.folder, planned.spec)) is not None and there.ended:
@@ -238,10 +271,12 @@ def copied(found: Record | None, planned: Planned, labels: dict[str, str]) -> Re
     place = Path(os.path.relpath(found.folder, planned.folder)).as_posix()
     data = found.data | {"spec": planned.spec.to_dict(), "labels": labels, "same_as": place}
     made = replace(found, data=data, folder=planned.folder)
-    for name in (copy_of(Path(records.SCHEDULE)).name, records.SCHEDULE):
-        if (found.folder / name).is_file():
-            write_atomically(planned.folder / name, (found.folder / name).read_bytes())
-    records.write(made)
+    with held(planned.folder):
+        for name in (copy_of(Path(records.SCHEDULE)).name, records.SCHEDULE):
+            if (found.folder / name).is_file():
+                write_atomically(planned.folder / name, (found.folder / name).read_bytes())
+        records.write(made)
+        checkpoint.remove(planned.folder)  # of a part that was made here
     return made
 
 
@@ -277,7 +312,7 @@ def failed_record(spec: RunSpec, labels: dict[str, str], reason: str, folder: Pa
 
 def _tell_outlook(parts: Sequence[Part], campaign: Campaign, settings: Settings, crew: Crew | None) -> None:
     """A line per recipe, and one about all of them: how many runs, where, what is left out, how long it may take."""
-    trained = list({part.folder: part for part in reversed(parts) if part.recipe.measure is None}.values())[::-1]
+    trained = [part for part in parts if part.recipe.measure is None]
     if not trained:
         return
     here = resolve(settings.device if crew is None else "cpu")
@@ -299,13 +334,13 @@ def _tell_outlook(parts: Sequence[Part], campaign: Campaign, settings: Settings,
 
 def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
     """Optional columns without data, and why; raise if the data of another column is missing."""
-    absent = {}
+    absent, look = {}, cache(partial(_find, root=datasets.data_root(root)))
     for job in {(job.cell.column, str(job.cell.spec)): job for job in jobs}.values():
         spec = job.cell.spec
         assert spec is not None
         try:
             for task, options in spec.tasks:
-                _find(task, json.dumps(options), datasets.data_root(root))
+                look(task, json.dumps(options))
         except FileNotFoundError as error:
             if not job.cell.optional:
                 raise
@@ -313,7 +348,6 @@ def _absent(jobs: Sequence[Job], root: Path | None) -> dict[str, str]:
     return absent
 
 
-@lru_cache(maxsize=1000)  # errors are not kept
 def _find(task: str, options: str, root: Path) -> None:
     datasets.find(task, root=root, **json.loads(options))
 

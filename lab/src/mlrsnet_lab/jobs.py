@@ -161,7 +161,7 @@ def owners(jobs: Mapping[str, Job]) -> dict[str, str]:
     same: dict[str, list[Job]] = {}
     for name, key in _keys(jobs).items():
         same.setdefault(key, []).append(jobs[name])
-    found = {}
+    found: dict[str, str] = {}
     for twins in same.values():
         ended = (job for job in twins if len(twins) > 1 and _has_ended(job))
         owner = next(ended, twins[0])

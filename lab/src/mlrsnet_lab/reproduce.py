@@ -7,7 +7,7 @@ import time
 from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -16,9 +16,9 @@ import torch
 from mlrsnet.card import versions
 from mlrsnet.files.writing import write_atomically
 from mlrsnet_lab import checks, records
-from mlrsnet_lab.campaign import Part, plan, run_parts
+from mlrsnet_lab.campaign import Part, begin, plan
 from mlrsnet_lab.executors import Crew
-from mlrsnet_lab.recipes import DEMO, RECIPES
+from mlrsnet_lab.recipes import DEMO, RECIPES, SCALES
 from mlrsnet_lab.records import Record
 from mlrsnet_lab.report import Report, read_report, save_report
 from mlrsnet_lab.settings import DEFAULT, Settings
@@ -45,6 +45,9 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("meta-tasks", ()),
 )
 """What `next` makes first, recipes and their columns: what would change most of what the documents say of the paper."""
+
+ASK_EVERY = 0.5
+"""Seconds."""
 
 SUMMARY = "all.json"
 """What `all` leaves beside the report: how long everything took, and on what."""
@@ -92,13 +95,13 @@ def reproduce(
         seeds = (0,)
     start, done = time.perf_counter(), Reproduction()
     with settings.executor.crew(settings.device, settings.count) as crew, _alarm(seconds) as alarm:
-        parts = _parts(chosen, scale, out, settings, seeds, only, crew, done)
+        campaign = begin(_parts(chosen, scale, out, settings, seeds, only, crew, done), settings, crew)
         try:
-            done.records = run_parts(parts, settings, crew)
+            campaign.make(settings, crew, alarm.is_set)
         except KeyboardInterrupt:
             if not alarm.is_set():
                 raise
-            done.stopped = True
+    done.records, done.stopped = campaign.records, campaign.unfinished
     done.total = len(done.records) + len(done.failures)
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
     done.report, done.page = _report(out, settings)
@@ -109,6 +112,7 @@ def reproduce(
 
 
 def _check_request(names: list[str], scale: str, only: Sequence[str], seconds: float | None) -> None:
+    checks.one_of("scale", scale, SCALES)
     whole = len(names) == 1 and names[0] in (ALL, NEXT)
     for name in names:
         if not whole:
@@ -133,58 +137,69 @@ def _parts(
     """What there is to make; where several recipes were asked for, those without their data are among the failures."""
     if len(names) == 1 and names[0] in RECIPES:
         return [plan(names[0], scale, out, settings, seeds=seeds, only=only, crew=crew)]
+    having = [name for name in RECIPES if name != DEMO and scale in RECIPES[name].scales]
+    wanted: list[tuple[str, tuple[str, ...]]] = [(name, ()) for name in (having if names == [ALL] else names)]
     if names == [NEXT]:
-        wanted = list(_by_worth(scale, seeds))
-    else:
-        having = [name for name in RECIPES if name != DEMO and scale in RECIPES[name].scales]
-        wanted = [(name, (), seeds) for name in (having if names == [ALL] else names)]
-        without = [name for name in RECIPES if name not in (DEMO, *having)] if names == [ALL] else []
-        if without:
-            settings.tell(f"without scale {scale}, so left out: {', '.join(without)}")
+        first = [(name, _columns(name, scale, columns)) for name, columns in ORDER if name in having]
+        wanted = [*first, *((name, ()) for name in having if RECIPES[name].measure is None)]
+    without = [name for name in RECIPES if name not in (DEMO, *having)] if names == [ALL] else []
+    if without:
+        settings.tell(f"without scale {scale}, so left out: {', '.join(without)}")
     found: list[Part] = []
     failures: dict[str, str] = {}
-    for name, columns, some in wanted:
+    for name, columns in wanted:
         try:
-            found.append(plan(name, scale, out / name, settings, seeds=some, only=columns, crew=crew))
+            found.append(plan(name, scale, out / name, settings, seeds=seeds, only=columns, crew=crew))
         except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
             failures[name] = f"{name}: {error}"
     done.failures += failures.values()
-    return found
+    return list(_seed_by_seed(found, seeds)) if names == [NEXT] else found
 
 
-def _by_worth(scale: str, seeds: Sequence[int] | None) -> Iterator[tuple[str, tuple[str, ...], Sequence[int]]]:
-    """Recipes with columns and seeds, what is worth most first: all of `ORDER` with the first seed, then with the next one."""
-    having = {name: RECIPES[name] for name in RECIPES if name != DEMO and scale in RECIPES[name].scales}
-    first = [(name, columns) for name, columns in ORDER if name in having]
-    rest = [(name, ()) for name in having if having[name].measure is None]
-    for place in range(max(len(seeds or having[name].seeds) for name in having)):
-        for name, columns in (*first, *rest):
-            own = (seeds or having[name].seeds)[place : place + 1]
-            if own:
-                yield name, columns, own
+def _columns(name: str, scale: str, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those that the scale has; empty, which means all of them, if other columns stand in for them."""
+    there = {cell.column for cell in RECIPES[name].cells(scale)}
+    return tuple(column for column in wanted if column in there)
+
+
+def _seed_by_seed(parts: Sequence[Part], seeds: Sequence[int] | None) -> Iterator[Part]:
+    """The first seed of every part, then the second one, as far as their cells have it."""
+    for place in range(max((len(seeds or part.recipe.seeds) for part in parts), default=0)):
+        for part in parts:
+            now = (seeds or part.recipe.seeds)[place : place + 1]
+            yield replace(part, jobs=[job for job in part.jobs if job.seed in now])
 
 
 @contextmanager
 def _alarm(seconds: float | None) -> Iterator[threading.Event]:
-    """After some seconds stop as by SIGTERM, which trainings obey at the end of a step; the event says that it was this alarm."""
-    rang = threading.Event()
+    """After some seconds set the event, and ask to stop as SIGTERM does, which trainings obey at the end of a step.
+
+    It asks until it is heard: between trainings nobody listens, and an exception of a signal can get lost there.
+    """
+    rang, over = threading.Event(), threading.Event()
     if seconds is None:
         yield rang
         return
 
     def ring() -> None:
+        if over.wait(seconds):
+            return
         rang.set()
-        interrupt_main(signal.SIGTERM)
+        while not over.is_set():
+            interrupt_main(signal.SIGTERM)
+            over.wait(ASK_EVERY)
 
-    def stop(number: int, frame: FrameType | None) -> None:  # between trainings
-        raise KeyboardInterrupt
+    def heard(number: int, frame: FrameType | None) -> None:
+        if not rang.is_set():  # somebody else's signal
+            raise KeyboardInterrupt
 
-    before, timer = signal.signal(signal.SIGTERM, stop), threading.Timer(seconds, ring)
-    timer.start()
+    before, thread = signal.signal(signal.SIGTERM, heard), threading.Thread(target=ring, daemon=True)
+    thread.start()
     try:
         yield rang
     finally:
-        timer.cancel()
+        over.set()
+        thread.join()
         signal.signal(signal.SIGTERM, before)
 
 

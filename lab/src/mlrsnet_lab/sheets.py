@@ -122,7 +122,9 @@ class Sheet:
         if self.grids:
             found = {"grids": [asdict(grid) for grid in self.grids], "figures": [asdict(one) for one in self.figures]}
             return {**told, "seed": self.seeds[0], **found, **self.made}
-        cells = [{key: getattr(cell, key) for key in ("row", "column", "paper", "missing")} for cell in self.cells]
+        cells = [
+            {key: getattr(cell, key) for key in ("row", "column", "paper", "missing", "seeds")} for cell in self.cells
+        ]
         averages = [asdict(average) for average in self.averages]
         return told | {
             "paper_setting": self.paper_setting,

@@ -2,19 +2,25 @@
 
 import io
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from campaigns import PAIR, PAIR_EQUAL, PAIR_RUNS, comparable
 from commands import complaint, everything_below, run
 from lab_commands import record, status
 from rich.console import Console
 
 from mlrsnet_lab import records
-from mlrsnet_lab.commands.progress import Bar, bars
+from mlrsnet_lab.commands.progress import Bar, Line, bars
+from mlrsnet_lab.commands.reproduce import on_every_core
+from mlrsnet_lab.executors import Executor
 from mlrsnet_lab.recipes import RECIPES, Cell, Recipe, table1
 from mlrsnet_lab.recipes.rows import named
+from mlrsnet_lab.settings import Settings
 from mlrsnet_lab.spec import RunSpec
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -30,7 +36,7 @@ def quick_recipe(monkeypatch):
 def test_reproduce_lists_what_there_is(capsys):
     code, out, _ = run(capsys, "reproduce", "--list")
     assert code == 0
-    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, short 144, paper 135", out, re.MULTILINE)
+    assert re.search(r"^table1 +Table 1: .*trainings: smoke 31, cpu 128, short 147, paper 138", out, re.MULTILINE)
     assert "`mlrsnet reproduce --list` shows them" in complaint(capsys, "reproduce")
 
 
@@ -97,7 +103,7 @@ def test_reproduce_with_more_seeds_goes_on_from_the_first(capsys):
             ["--only", "Adma"],
             "only must be one of Fixed, MultiStep, Exponential, SGDR, Adam, L4, HD, RTHO, MLR-SNet, Digits",
         ),
-        (["--scale", "huge"], "scale must be one of smoke, short, paper; got 'huge'"),
+        (["--scale", "huge"], "scale must be one of smoke, cpu, short, paper; got 'huge'"),
         (["--seeds", "-1"], "each of seeds must be a whole number >= 0, got -1"),
         (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
@@ -252,11 +258,99 @@ def test_all_recipes_in_one_command_with_one_report(capsys, monkeypatch):
 
 
 def test_a_recipe_whose_data_is_missing_does_not_stop_the_others(capsys, monkeypatch):
-    def without_data(name, scale, out, settings, **options):
-        if name == "table1":
-            raise FileNotFoundError("cifar10 was not found")
-        return []
+    there = RunSpec(model="mlp", schedule="fixed", epochs=1)
+    recipes = {"there": there, "absent": RunSpec(task="ptb", model="lstm")}
+    made = {
+        name: Recipe(name, name, "None.", lambda scale, of=spec: [Cell("Fixed", "C", of)], seeds=(0, 1))
+        for name, spec in recipes.items()
+    }
+    monkeypatch.setattr(RECIPES, "data", made)
+    for names in (["all"], ["next"], ["absent", "there"]):
+        message = complaint(
+            capsys, "reproduce", *names, "--device", "cpu", "--data", "here", "--seeds", 0, "--out", "t", code=1
+        )
+        assert message.startswith("mlrsnet: error: 1 of 2 runs failed; absent: ptb was not found")
+        assert [path.parent.name for path in Path("t").glob("*/recipe.json")] == ["there"]
+        assert status("t/there/c/fixed/seed0") == "finished"
+    assert "ptb was not found" in complaint(capsys, "reproduce", "absent", "--out", "u", code=1)
 
-    monkeypatch.setattr("mlrsnet_lab.reproduce.run_recipe", without_data)
-    message = complaint(capsys, "reproduce", "all", "--scale", "short", "--out", "t", code=1)
-    assert "table1: cifar10 was not found" in message
+
+def test_redirected_output_has_one_line_for_every_training_and_no_bars(capsys, monkeypatch):
+    monkeypatch.setattr(RECIPES, "data", dict(PAIR))
+    code, out, err = run(capsys, "reproduce", "a", "b", "--device", "cpu", "--out", "t")
+    assert (code, err) == (0, "")
+    count = PAIR_RUNS - PAIR_EQUAL
+    lines = [line for line in out.splitlines() if "seed 0" in line]
+    assert len(lines) == count
+    for number, line in enumerate(sorted(lines, key=lambda line: int(line.split("/")[0])), 1):
+        assert re.fullmatch(rf"{number}/{count} (Digits|Numbers).* seed 0: finished \d+\.\d\d %, \d+ s", line)
+    assert not re.search("[\x1b\r\u2501]", out)
+    outlook = ["a, scale smoke", "b, scale smoke", f"{PAIR_RUNS} trainings, {PAIR_EQUAL} of them equal"]
+    assert [line.startswith(begin) for line, begin in zip(out.splitlines(), outlook, strict=False)] == [True] * 3
+    assert "" not in out.splitlines()[: len(outlook) + count]
+    again = run(capsys, "reproduce", "a", "b", "--device", "cpu", "--out", "t")[1]
+    assert len(re.findall(r"seed 0: finished before \d+\.\d\d %, \d+ s$", again, re.MULTILINE)) == count
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "unit", "expected"),
+    [
+        ("finished", {"last": 81.5}, "%", "T: finished before 81.50 %, 3 s\n"),
+        ("finished", {"last": 81.5}, "", "T: finished before ppl 81.5, 3 s\n"),
+        ("diverged", {"last": None}, "", "T: diverged before, 3 s\n"),  # as it is read from a file
+        ("failed", {}, "%", "T: failed, 3 s\n"),
+    ],
+)
+def test_a_run_without_a_finite_result_has_a_line_too(status, result, unit, expected):
+    data = {"status": status, "spec": {}, "metric": {"unit": unit}, "result": result, "timing": {"seconds": 3.2}}
+    console = Console(file=io.StringIO(), width=20)
+    Line(console, "T").end(records.Record(data))
+    assert console.file.getvalue() == expected
+
+
+def test_next_says_that_the_same_command_goes_on_and_it_does(capsys, monkeypatch):
+    monkeypatch.setattr(RECIPES, "data", dict(PAIR))
+    words = ("reproduce", "next", "--device", "cpu", "--out", "t")
+    for seconds in (0.001, 0.5):
+        code, out, err = run(capsys, *words, "--seconds", seconds)
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-1] == "time is up; the same command goes on where it stopped"
+    code, out, _ = run(capsys, *words, "--seconds", 600)
+    assert code == 0
+    assert "time is up" not in out
+    assert run(capsys, *words[:-1], "whole")[0] == 0
+    assert comparable(Path("t")) == comparable(Path("whole"))
+
+
+def test_several_recipes_go_where_all_of_them_go(capsys, monkeypatch):
+    monkeypatch.setattr(RECIPES, "data", dict(PAIR))
+    for names in (["a", "b"], ["next"], ["all"]):
+        assert run(capsys, "reproduce", *names, "--device", "cpu")[0] == 0
+    assert sorted(path.name for path in Path().iterdir() if path.name.startswith("mlrsnet")) == ["mlrsnet-all-smoke"]
+    assert len(list(records.find(Path("mlrsnet-all-smoke")))) == PAIR_RUNS
+    for words in (["a", "b", "--only", "Uses"], ["next", "--only", "Uses"]):
+        asked = ", ".join(word for word in words if word in ("a", "b", "next"))
+        assert f"only belongs to a single recipe of trainings, got {asked}:" in complaint(capsys, "reproduce", *words)
+    assert "recipe must be one of a, b; got 'next'" in complaint(capsys, "reproduce", "a", "next")
+
+
+def test_scale_cpu_uses_every_core_unless_somebody_said_otherwise(monkeypatch):
+    own = Settings(device="cpu")
+    assert on_every_core(own, "cpu").executor == Executor(jobs=os.cpu_count())
+    for scale in ("smoke", "short", "paper"):
+        assert on_every_core(own, scale) == own
+    for said in (Executor(jobs=1), Executor(jobs=3), Executor("ray")):
+        assert on_every_core(replace(own, executor=said), "cpu").executor == said
+    monkeypatch.setattr("mlrsnet_lab.commands.reproduce.resolve", torch.device)
+    assert on_every_core(Settings(device="cuda:0"), "cpu").executor == Executor()
+
+
+def test_a_gpu_scale_on_a_cpu_says_which_scales_suit_it(capsys, monkeypatch):
+    spec = RunSpec(model="mlp", schedule="fixed", epochs=1)
+    monkeypatch.setitem(
+        RECIPES, "t", Recipe("t", "T", "Nothing.", lambda scale: [Cell("Fixed", "C", spec)], seeds=(0,))
+    )
+    hint = "(`--scale smoke` and `--scale cpu` are for a CPU)"
+    for scale in ("smoke", "cpu", "short", "paper"):
+        out = run(capsys, "reproduce", "t", "--scale", scale, "--device", "cpu", "--jobs", 1, "--out", scale)[1]
+        assert (hint in " ".join(out.split())) == (scale in ("short", "paper"))

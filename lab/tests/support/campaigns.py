@@ -70,3 +70,48 @@ def resumed(folder):
     """The runs that went on from a checkpoint."""
     sessions = {path: records.read(path).data["sessions"] for path in records.find(folder)}
     return [path for path, lines in sessions.items() if any(line["from_step"] for line in lines)]
+
+
+CHOSEN = Choice("end", (0.9, 0.0), 1)
+FIRST = [
+    Cell("Learns", COLUMN, tiny(schedule="mlr-snet", schedule_options={"every": 5})),
+    Cell("Uses", COLUMN, tiny(schedule="learned"), learned_in=("Learns", COLUMN)),
+    Cell("Chosen", COLUMN, tiny(schedule="cosine"), choice=CHOSEN),
+    Cell("Only here", COLUMN, tiny(schedule="fixed")),
+]
+OTHER = "Numbers"
+SECOND = [
+    Cell("Source", OTHER, FIRST[0].spec),
+    Cell("Same source", OTHER, FIRST[1].spec, learned_in=("Source", OTHER)),
+    Cell("Same trials", OTHER, FIRST[2].spec, choice=CHOSEN),
+    Cell("Second source", OTHER, tiny(schedule="mlr-snet", schedule_options={"every": 7})),
+    Cell("Another source", OTHER, FIRST[1].spec, learned_in=("Second source", OTHER)),
+    Cell("Other trials", OTHER, FIRST[2].spec, choice=Choice("end", (0.9, 0.5), 1)),
+]
+PAIR = {
+    "a": Recipe("a", "The first", "None.", lambda scale: FIRST, seeds=(0,)),
+    "b": Recipe("b", "The second", "None.", lambda scale: SECOND, seeds=(0,)),
+}
+"""Two recipes that share runs: a source, what is learned from it, trials and what they choose."""
+
+PAIR_RUNS, PAIR_EQUAL = 6 + 10, 6
+"""With trials; equal are two sources, two of their users, two choices with three trials, less one of each."""
+
+
+class Trained(Watcher):
+    """Notes the folders of the runs that are trained, in order; a run that is only read has no epochs."""
+
+    def __init__(self):
+        self.folders = []
+
+    def watch(self, planned):
+        return [Trains(self, planned.folder)]
+
+
+class Trains(Watcher):
+    def __init__(self, trained, folder):
+        self.trained, self.folder = trained, folder
+
+    def epoch(self, line, losses, lrs):
+        if self.folder not in self.trained.folders:
+            self.trained.folders.append(self.folder)

@@ -25,11 +25,11 @@ SHOWN = 12
 
 
 class Bars(Progress):
-    """Prints nothing, not even an empty line, if no training began."""
+    """Prints nothing, not even an empty line, if no training began, or if there is no terminal."""
 
     def stop(self) -> None:
         """Take the bars off the screen, or leave them where they ended."""
-        if self.tasks:
+        if self.tasks and not self.disable:
             super().stop()
         else:
             self.live.stop()
@@ -90,18 +90,22 @@ def make_room(progress: Progress) -> None:
 
 
 class Line(Watcher):
-    """One training's line when it has ended: title, result, minutes."""
+    """One training's line when it has ended: title, status, result, seconds."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title = console, title
+        self.moved = False
+
+    def epoch(self, line: dict[str, Any], losses: list[float], lrs: list[float]) -> None:
+        """See `Watcher`."""
+        self.moved = True
 
     def end(self, record: Record) -> None:
-        """Print it."""
-        seconds = record.entry("timing").get("seconds", 0.0)
-        found = [record.status, *([_metric(record.result["last"], record.data)] if "last" in record.result else [])]
-        self.console.print(
-            f"{self.title}: {' '.join(found)}, {seconds:.0f} s", markup=False, highlight=False, soft_wrap=True
-        )
+        """Print it; say if the run was finished before."""
+        seconds, last = record.entry("timing").get("seconds", 0.0), record.result.get("last")
+        status = record.status + ("" if self.moved or not record.ended else " before")
+        words = status if last is None else f"{status} {_metric(last, record.data)}"  # null if it was not finite
+        self.console.print(f"{self.title}: {words}, {seconds:.0f} s", markup=False, highlight=False, soft_wrap=True)
 
 
 def _metric(value: float, data: dict[str, Any]) -> str:

@@ -115,8 +115,8 @@ def show_reproduce(names: str | Sequence[str], scale: str, out: Path, settings: 
     try:
         with bars(console) as progress:
             total = Total(progress)
-            told = {"tell": tell, "count": total, "overall": total.ended}
-            watched = replace(settings, watch=watchers(progress, settings), **told)
+            watch = watchers(progress, settings)
+            watched = replace(settings, watch=watch, tell=tell, count=total, overall=total.ended)
             done = reproduce(names, scale, out, watched, **which)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

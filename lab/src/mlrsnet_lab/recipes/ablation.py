@@ -3,6 +3,8 @@
 The paper shows curves without numbers: all sizes and LRs end the same, small cells are slower at first.
 """
 
+from typing import Any
+
 from mlrsnet_lab.recipes.rows import CPU, SCALES, SHORT, SMOKE, Scale, default, meta_trained
 from mlrsnet_lab.sheets import Cell, Recipe
 
@@ -26,11 +28,11 @@ def cells(scale: str) -> list[Cell]:
 
 def _cells(chosen: Scale, end: str) -> list[Cell]:
     base = chosen.spec("cifar10", "resnet18")
-    sizes: dict[str, dict[str, int]] = {
+    sizes: dict[str, dict[str, Any]] = {
         row: {} if (layers, hidden) == PAPER_SIZE else {"layers": layers, "hidden": hidden}
         for row, (layers, hidden) in ARCHITECTURES.items()
     }
-    lrs: dict[str, dict[str, float]] = {f"Adam at {lr:g}": {} if lr == PAPER_LR else {"meta_lr": lr} for lr in META_LRS}
+    lrs: dict[str, dict[str, Any]] = {f"Adam at {lr:g}": {} if lr == PAPER_LR else {"meta_lr": lr} for lr in META_LRS}
     asked = {f"Architecture{end}": sizes, f"LR of the meta-optimizer{end}": lrs}
     found = [
         Cell(row, column, meta_trained(base, chosen, **options))

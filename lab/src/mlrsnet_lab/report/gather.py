@@ -126,8 +126,15 @@ def parse(data: Any) -> Sheet:
 
 
 def _cell(one: dict[str, Any]) -> Cell:
-    paper, missing = _paper(one.get("paper")), one.get("missing")
-    return Cell(str(one.get("row")), str(one.get("column")), None, paper, str(missing) if missing else None)
+    paper, missing, seeds = _paper(one.get("paper")), one.get("missing"), one.get("seeds")
+    return Cell(
+        str(one.get("row")),
+        str(one.get("column")),
+        None,
+        paper,
+        str(missing) if missing else None,
+        seeds=seeds if type(seeds) is int and seeds > 0 else None,
+    )
 
 
 def _average(one: dict[str, Any]) -> Average:

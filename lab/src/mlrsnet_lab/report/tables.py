@@ -244,9 +244,10 @@ def _column(sheet: Sheet, column: str, runs: list[Run]) -> Table:
     runs = [run for run in runs if run.labels["column"] == column]
     cells = {cell.row: cell for cell in sheet.cells if cell.column == column}
     rows: list[Row] = []
-    num_seeds = 1 if column.endswith(records.CHOSEN) else len(sheet.seeds)
+    all_seeds = 1 if column.endswith(records.CHOSEN) else len(sheet.seeds)
     for label in dict.fromkeys((*cells, *(run.labels["row"] for run in runs))):
         cell = cells.get(label, Cell(label, column, None))
+        num_seeds = all_seeds if cell.seeds is None else min(cell.seeds, all_seeds)
         groups = by(same_method, (run for run in runs if run.labels["row"] == label)) or [[]]
         apart = different([group[0].spec for group in groups if group])
         for group in groups:

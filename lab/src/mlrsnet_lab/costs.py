@@ -53,7 +53,7 @@ def seconds(spec: RunSpec) -> float | None:
 
 def estimate(jobs: Sequence[Job], processes: int) -> str:
     """In words, for the jobs that have not ended; empty if no cost is known."""
-    left = [job for job in jobs if not (records.holds(job.folder) and records.read(job.folder).ended)]
+    left = [job for job in jobs if not records.has_ended(job.folder)]
     known = [found for job in left if job.cell.spec is not None and (found := seconds(job.cell.spec)) is not None]
     if not known:
         return ""

@@ -163,14 +163,10 @@ def owners(jobs: Mapping[str, Job]) -> dict[str, str]:
         same.setdefault(key, []).append(jobs[name])
     found: dict[str, str] = {}
     for twins in same.values():
-        ended = (job for job in twins if len(twins) > 1 and _has_ended(job))
+        ended = (job for job in twins if len(twins) > 1 and records.has_ended(job.folder))
         owner = next(ended, twins[0])
         found |= {job.name: owner.name for job in twins}
     return found
-
-
-def _has_ended(job: Job) -> bool:
-    return records.holds(job.folder) and records.read(job.folder).ended
 
 
 def _keys(jobs: Mapping[str, Job]) -> dict[str, str]:

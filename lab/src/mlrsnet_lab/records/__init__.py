@@ -20,7 +20,7 @@ Two equal runs differ in dates, seconds and interruptions; these stand under `ti
 from mlrsnet_lab.records.copies import COPY
 from mlrsnet_lab.records.folder import CHECKPOINT, EPOCHS, RECORD, SCHEDULE, TRACE, restore, write
 from mlrsnet_lab.records.packs import PACK, pack, unpack
-from mlrsnet_lab.records.reading import file_of, find, holds, read, runs
+from mlrsnet_lab.records.reading import file_of, find, has_ended, holds, read, runs
 from mlrsnet_lab.records.record import (
     DIVERGED,
     ENDED,
@@ -63,6 +63,7 @@ __all__ = [
     "dumps",
     "file_of",
     "find",
+    "has_ended",
     "holds",
     "loads",
     "pack",

@@ -37,6 +37,14 @@ def holds(folder: Path) -> bool:
     return (folder / files.RECORD).is_file() or _pack_of(folder) is not None
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether there is a run of this folder that can be read and has nothing left to train."""
+    try:
+        return holds(folder) and read(folder).ended
+    except ValueError:
+        return False
+
+
 def file_of(folder: Path) -> Path:
     """The file that holds the record of this folder's run: its record.json, or a pack."""
     pack = None if (folder / files.RECORD).is_file() else _pack_of(folder)

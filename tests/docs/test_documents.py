@@ -19,6 +19,7 @@ from mlrsnet_lab import methods
 WITHOUT_CODE = {
     "changes.md",
     "choosing.md",
+    "claims.md",
     "demo.md",
     "distributed.md",
     "faults.md",

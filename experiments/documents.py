@@ -37,6 +37,7 @@ from experiments import (
     walks,
     width_of_minima,
 )
+from experiments.figures import paper
 from mlrsnet_lab import records, report
 from mlrsnet_lab.recipes import RECIPES
 
@@ -118,6 +119,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
     "walks-shorter": walks.shorter,
     "width": partial(side_by_side.recipe, "width_short"),
     **{f"cpu-{name}": partial(two_cores.table, name) for name in two_cores.RECIPES},
+    **{name: partial(paper.shown, name) for name in paper.FIGURES},
 }
 BLOCK = re.compile(r"<!-- made: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 WORDS = ("title", "claim", "notes", "paper_setting")

@@ -7,8 +7,10 @@ import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
+from experiments.results import ROOT
 from mlrsnet_lab.records import Record
 
+PICTURES = ROOT / "docs" / "pictures"
 DPI, COLOURS = 150, 128
 
 

@@ -16,12 +16,11 @@ from experiments import (
     transfers,
     width_of_minima,
 )
-from experiments.drawing import fewer_colours
-from experiments.results import ROOT
+from experiments.drawing import PICTURES, fewer_colours
+from experiments.figures.paper import FIGURES
 from lab.studies.sweeps import pictures as sweeps
 from mlrsnet_lab import report
 
-PICTURES = ROOT / "docs" / "pictures"
 DRAW: dict[str, Callable[[Path], None]] = {
     "proof.png": evidence.draw,
     "lr_curves.png": resnet18_grid.draw,
@@ -33,7 +32,9 @@ DRAW: dict[str, Callable[[Path], None]] = {
     "lstm_or_mlp.png": paper_tables.draw_networks,
     "width.png": width_of_minima.draw,
     **sweeps.DRAW,
+    **{f"{name}.png": one.draw for name, one in FIGURES.items() if one.recorded},
 }
+"""Of the paper's figures, those with any record."""
 
 
 def write() -> list[Path]:

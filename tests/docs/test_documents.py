@@ -22,6 +22,7 @@ WITHOUT_CODE = {
     "demo.md",
     "distributed.md",
     "faults.md",
+    "paper_figures.md",
     "paper_tables.md",
     "results.md",
     "sweeps.md",

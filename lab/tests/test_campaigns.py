@@ -277,6 +277,17 @@ def test_time_that_is_up_between_trainings_loses_nothing_and_keeps_failures(tmp_
     assert len(made("a", tmp_path)[1]) == 6
 
 
+def test_time_that_is_up_stops_two_processes_which_go_on_later(tmp_path):
+    two = replace(CPU, executor=Executor(jobs=2))
+    done, _ = made("a", tmp_path / "parts", two, seconds=2.0)
+    assert done.stopped
+    assert done.failures == []
+    done, _ = made("a", tmp_path / "parts", two)
+    assert not done.stopped
+    made("a", tmp_path / "whole")
+    assert comparable(tmp_path / "parts") == comparable(tmp_path / "whole")
+
+
 def test_time_that_is_up_before_anything_began_is_no_error(tmp_path):
     done = reproduce(["a", "b"], "smoke", tmp_path, CPU, seconds=1e-6)
     assert done.stopped

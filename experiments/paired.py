@@ -19,6 +19,7 @@ class Difference:
     """How much better a row is than another, in units of the metric; positive is better.
 
     mine, rival: means of the last epochs. pairs: of equal seeds. low, high: 95 %, Student's t; None with fewer than three pairs.
+    A row with a diverged training is worse than any other.
     """
 
     name: str
@@ -39,23 +40,32 @@ class Difference:
 
 
 def difference(mine: Sequence[Record], rival: Sequence[Record], name: str) -> Difference | None:
-    """Of runs with equal seeds in the same column; None if there are none."""
-    theirs = {_pair(run): run for run in rival}
-    pairs = [(run, theirs[_pair(run)]) for run in mine if _pair(run) in theirs]
-    return of_pairs(pairs, name) if pairs else None
+    """Of the seeds that both have; runs of one seed in several columns count as one, by their mean. None if there are none."""
+    ours, theirs = _by_seed(mine), _by_seed(rival)
+    pairs = []
+    for seed in ours.keys() & theirs.keys():
+        columns = sorted(ours[seed].keys() & theirs[seed].keys())
+        if columns:
+            pairs.append([fmean(row[seed][column] for column in columns) for row in (ours, theirs)])
+    if not pairs:
+        return None
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    if not all(map(math.isfinite, first)):
+        return Difference(name, math.nan, fmean(second), -math.inf, len(pairs), -math.inf, -math.inf)
+    sign = -1 if mine[0].data["metric"]["better"] == "lower" else 1
+    found = [sign * (a - b) for a, b in pairs]
+    return Difference(name, fmean(first), fmean(second), fmean(found), len(pairs), *interval(found))
 
 
-def _pair(run: Record) -> tuple[str, int]:
-    return run.data["labels"]["column"], run.spec["seed"]
-
-
-def of_pairs(pairs: Sequence[tuple[Record, Record]], name: str) -> Difference:
-    """Of any pairs of runs."""
-    sign = -1 if pairs[0][0].data["metric"]["better"] == "lower" else 1
-    mine, rival = ([_last(run) for run in row] for row in zip(*pairs, strict=True))
-    found = [sign * (a - b) for a, b in zip(mine, rival, strict=True)]
-    low, high = interval(found)
-    return Difference(name, fmean(mine), fmean(rival), fmean(found), len(found), low, high)
+def _by_seed(runs: Sequence[Record]) -> dict[int, dict[str, float]]:
+    """Results of the last epochs by seed and column."""
+    found: dict[int, dict[str, float]] = {}
+    for run in runs:
+        value = run.result["last"] if run.status != DIVERGED else None
+        found.setdefault(run.spec["seed"], {})[run.data["labels"]["column"]] = (
+            math.nan if value is None else float(value)
+        )
+    return found
 
 
 def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -72,22 +82,18 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     return fmean(values) - half, fmean(values) + half
 
 
-def best_rival(folder: str, column: str, rivals: Sequence[str]) -> str | None:
-    """The row with the best mean of the last epochs; rows with fewer runs than others, or a diverged one, are left out."""
-    there = {name: results.ended(row) for name, row in results.rows(folder, column).items() if name in rivals}
+def by_validation(folder: str, column: str, names: Sequence[str]) -> list[str]:
+    """These rows, the best first, by their mean results on validation data, so that test data choose nothing.
+
+    Rows with fewer runs than others, or a diverged one, are left out.
+    """
+    there = {name: results.ended(row) for name, row in results.rows(folder, column).items() if name in names}
     most = max(map(len, there.values()), default=0)
     whole = {name: runs for name, runs in there.items() if len(runs) == most and not _astray(runs)}
-    means = {name: fmean(map(_last, runs)) for name, runs in whole.items()}
-    if not means:
-        return None
-    lower = next(iter(whole.values()))[0].data["metric"]["better"] == "lower"
-    return (min if lower else max)(means, key=lambda name: means[name])
+    means = {name: fmean(float(run.result["val_metric"]) for run in runs) for name, runs in whole.items()}
+    lower = any(runs[0].data["metric"]["better"] == "lower" for runs in whole.values())
+    return sorted(means, key=lambda name: means[name] if lower else -means[name])
 
 
 def _astray(runs: Sequence[Record]) -> bool:
-    return any(run.status == DIVERGED for run in runs)
-
-
-def _last(run: Record) -> float:
-    value = run.result["last"]
-    return math.nan if value is None else float(value)
+    return any(run.status == DIVERGED or run.result.get("val_metric") is None for run in runs)

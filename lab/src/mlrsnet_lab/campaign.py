@@ -132,14 +132,17 @@ def _whole(parts: Sequence[Part]) -> list[Part]:
 
 
 def compute(part: Part) -> None:
-    """Write what a recipe computes, and on what."""
+    """Write what a recipe computes, and on what; not again if this commit has computed it."""
+    there, now = earlier(part.folder, STUDY, part.recipe.name, part.scale), records.commit()
+    if now and not now.endswith("-changed") and (there.get("seed"), there.get("commit")) == (part.seeds[0], now):
+        return
     start = time.perf_counter()
     assert part.recipe.measure is not None
     grids, figures = part.recipe.measure(part.scale, part.seeds[0])
     made = {
         "versions": {"mlrsnet": __version__, **versions()},
         "device": "cpu",
-        "commit": records.commit(),
+        "commit": now,
         "seconds": time.perf_counter() - start,
     }
     found = replace(part.recipe.sheet(part.scale, part.seeds), grids=grids, figures=figures, made=made)
@@ -228,7 +231,10 @@ class Campaign:
             owner = self.owners[job.name]
             if owner == job.name or _reads_other_files(self.found[owner], planned):
                 return job, planned
-            self.found[job.name] = copied(self.found[owner], planned, job.labels)
+            try:
+                self.found[job.name] = copied(self.found[owner], planned, job.labels)
+            except ValueError as error:  # another process is there, or another run
+                self.found[job.name] = failed_record(planned.spec, job.labels, str(error), planned.folder)
         return None
 
     def _ready(self) -> Iterator[Job]:
@@ -288,7 +294,10 @@ def make_run(place: Place, spec: RunSpec, folder: Path, settings: Settings, labe
 def make_start(place: Place, spec: RunSpec, settings: Settings) -> None:
     """Make the weights that a run starts from, which are kept. If that fails, the run itself will say so."""
     device = resolve(place.device)
-    with suppress(RuntimeError, ScheduleError, ImportError), reproducible(device, spec.deterministic):
+    with (
+        suppress(RuntimeError, ScheduleError, ImportError),
+        reproducible(device, spec.deterministic, spec.precision == "fp32"),
+    ):
         Stepper(spec, device, settings.root).close()
 
 

@@ -35,10 +35,14 @@ def device_name(device: torch.device) -> str:
 
 
 @contextmanager
-def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
-    """Isolate a run's random state, and choose fast or bit-for-bit repeatable GPU kernels; restore both afterwards."""
+def reproducible(device: torch.device, deterministic: bool, full_fp32: bool = False) -> Iterator[None]:
+    """Isolate a run's random state, and choose fast or bit-for-bit repeatable GPU kernels; restore both afterwards.
+
+    `full_fp32`: a GPU's convolutions have all bits of float32, where torch would let them have TF32's.
+    """
     on_gpu = device.type == "cuda"
     benchmark, is_deterministic = torch.backends.cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
+    tf32 = torch.backends.cudnn.allow_tf32
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     python = random.getstate()  # packages that are imported on the way may draw from it
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
@@ -47,9 +51,10 @@ def reproducible(device: torch.device, deterministic: bool) -> Iterator[None]:
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
                 torch.backends.cudnn.benchmark = not deterministic
                 torch.use_deterministic_algorithms(deterministic)
+                torch.backends.cudnn.allow_tf32 = tf32 and not full_fp32
             with torch.cuda.stream(torch.cuda.Stream(device)) if on_gpu else nullcontext():
                 yield
         finally:
             random.setstate(python)
-            torch.backends.cudnn.benchmark = benchmark
+            torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, tf32
             torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)

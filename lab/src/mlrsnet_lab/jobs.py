@@ -157,16 +157,20 @@ def in_order(jobs: Sequence[Job], trial_seed: int, *, shared_starts: bool = Fals
 
 
 def owners(jobs: Mapping[str, Job]) -> dict[str, str]:
-    """For every job the name of the one that makes its run: the first, or one that has ended, of those whose runs are the same."""
+    """For every job the name of the one that makes its run: of those whose runs are the same one that has ended, or begun, or the
+    first."""
     same: dict[str, list[Job]] = {}
     for name, key in _keys(jobs).items():
         same.setdefault(key, []).append(jobs[name])
     found: dict[str, str] = {}
     for twins in same.values():
-        ended = (job for job in twins if len(twins) > 1 and records.has_ended(job.folder))
-        owner = next(ended, twins[0])
+        owner = min(twins, key=_progress) if len(twins) > 1 else twins[0]
         found |= {job.name: owner.name for job in twins}
     return found
+
+
+def _progress(job: Job) -> int:
+    return 0 if records.has_ended(job.folder) else 1 if (job.folder / records.CHECKPOINT).is_file() else 2
 
 
 def _keys(jobs: Mapping[str, Job]) -> dict[str, str]:

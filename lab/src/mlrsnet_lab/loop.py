@@ -66,7 +66,7 @@ def run(
                 _tidy(folder)
         return _ended(earlier, watchers)
     place = resolve(settings.device)
-    with reproducible(place, spec.deterministic):
+    with reproducible(place, spec.deterministic, spec.precision == "fp32"):
         stepper = Stepper(spec, place, settings.root, folder, processes)
         try:
             with held(folder if processes.is_first else None):

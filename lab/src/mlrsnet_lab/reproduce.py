@@ -106,7 +106,7 @@ def reproduce(
     done.failures[:0] = [_line(record) for record in done.records if record.status == records.FAILED]
     done.report, done.page = _report(out, settings)
     done.seconds = time.perf_counter() - start
-    if chosen == [ALL]:
+    if chosen == [ALL] and not done.stopped:
         _write_summary(out, scale, done)
     return done
 
@@ -152,7 +152,10 @@ def _parts(
             found.append(plan(name, scale, out / name, settings, seeds=seeds, only=columns, crew=crew))
         except (FileNotFoundError, ImportError) as error:  # data or a package that only some recipes need
             failures[name] = f"{name}: {error}"
-    done.failures += failures.values()
+    if names == [NEXT]:  # everything that there is is asked for, whatever is at hand
+        settings.tell("".join(f"left out: {why}\n" for why in failures.values()).rstrip())
+    else:
+        done.failures += failures.values()
     return list(_seed_by_seed(found, seeds)) if names == [NEXT] else found
 
 
@@ -177,7 +180,7 @@ def _alarm(seconds: float | None) -> Iterator[threading.Event]:
     It asks until it is heard: between trainings nobody listens, and an exception of a signal can get lost there.
     """
     rang, over = threading.Event(), threading.Event()
-    if seconds is None:
+    if seconds is None or threading.current_thread() is not threading.main_thread():  # others hear no signals
         yield rang
         return
 

@@ -89,7 +89,12 @@ def on_every_core(settings: Settings, scale: str) -> Settings:
     executor = settings.executor
     if scale != "cpu" or executor.name != LOCAL or executor.jobs is not None or resolve(settings.device).type != "cpu":
         return settings
-    return replace(settings, executor=replace(executor, jobs=os.cpu_count()))
+    return replace(
+        settings,
+        executor=replace(
+            executor, jobs=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        ),
+    )
 
 
 def show_recipes() -> None:

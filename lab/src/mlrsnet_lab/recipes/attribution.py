@@ -36,7 +36,13 @@ def cells(scale: str) -> list[Cell]:
     for row in ("MultiStep", "SGDR"):
         spec = hand_designed(base, chosen)[row]
         found += [Cell(row, column, spec), Cell(f"{row}, their initial weights", column, program(spec, ["init"]))]
-    return [*found, default(base, column)] if scale == "cpu" else found
+    if scale == "cpu":
+        often = SCALES[scale].more[-1]
+        found += [
+            Cell(f"{PRINTED}, T_val {often}", column, meta_trained(base, chosen, every=often)),
+            default(base, column),
+        ]
+    return found
 
 
 RECIPE = Recipe(

@@ -27,7 +27,8 @@ def cells(scale: str) -> list[Cell]:
         cells = [Cell(row, column, spec) for row, spec in rows.items()]
         found += cells
         learned = learned or [cell for cell in cells if cell.row in {f"{META_ROW}{end}" for end in chosen.for_transfer}]
-    found += from_sources(chosen.spec("tinyimagenet", "resnet18"), PREDICTED, learned)
+    predicted = from_sources(chosen.spec("tinyimagenet", "resnet18"), PREDICTED, learned)
+    found += [replace(cell, optional=scale == "cpu") for cell in predicted]
     for layers, column in TEXT.items():
         text = table3.language_model(scale, layers)
         rows = {

@@ -9,8 +9,8 @@ from dataclasses import replace
 from mlrsnet_lab.recipes.rows import CPU, SCALES, SMOKE, WARMUP, cosine, with_momentum
 from mlrsnet_lab.sheets import Cell, Recipe
 
-LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MOMENTUM_LRS = (0.003, 0.01, 0.03, 0.1, 0.3)
+LRS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+MOMENTUM_LRS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -86,7 +86,7 @@ RECIPE = Recipe(
         "cpu": (
             *CPU,
             "MNIST, SVHN and CIFAR-10 are cut to 9,000 pictures; the parts of CIFAR-100 have 19,000, 9,500 and 1,900. Deeper "
-            "networks are WideResNet-16-1 and -22-1.",
+            "networks are WideResNet-16-1 and -22-1. A tenth of CIFAR-100 has 416 steps, so 4 meta-updates, or 69.",
         ),
         "short": (SHORT,),
         "paper": (

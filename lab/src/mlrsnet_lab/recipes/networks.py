@@ -55,7 +55,7 @@ RECIPE = Recipe(
         "cpu": (
             *CPU,
             CPU_BESIDE,
-            "10 epochs. ShuffleNetV2 at width 0.5, MobileNetV2 at 0.25, NASNet of 1 cell and 8 filters.",
+            "10 epochs, 1,400 steps. ShuffleNetV2 at width 0.5, MobileNetV2 at 0.25, NASNet of 1 cell and 8 filters.",
         ),
         "short": (SHORT_TRANSFER, SHIPPED_NOTE),
         "paper": (SHIPPED_NOTE,),

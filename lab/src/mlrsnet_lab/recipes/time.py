@@ -59,7 +59,7 @@ RECIPE = Recipe(
             "derivatives: part of their time is the loop's, not the method's.",
         ),
         "smoke": (SMOKE,),
-        "cpu": CPU[:1],
+        "cpu": (*CPU[:1], "Two epochs. Run it alone, with `--jobs 1`."),
     },
     stand_in=True,
 )

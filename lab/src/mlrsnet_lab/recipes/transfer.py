@@ -38,7 +38,8 @@ def cells(scale: str) -> list[Cell]:
     chosen, learned = TRANSFERS[scale], sources(SCALES[scale])
     found = [*learned]
     for column, task in list(PICTURES.items())[: 1 if scale == "smoke" else None]:
-        found += transfer_cells(chosen.spec(task, "resnet18"), chosen, column, learned)
+        cells = transfer_cells(chosen.spec(task, "resnet18"), chosen, column, learned)
+        found += [replace(cell, optional=scale == "cpu") for cell in cells]
     text, column = table3.language_model(scale, 3), "Penn Treebank, 3-layer LSTM"
     rows = {
         "SGD, val strategy": replace(text, schedule="val-strategy"),

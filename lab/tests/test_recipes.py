@@ -315,7 +315,7 @@ def test_l4_hd_and_rtho_are_at_settings_that_the_paper_names(scale):
         assert (found.schedule, found.schedule_options) == (row.lower(), options)
         assert replace(found, schedule="fixed", schedule_options={}) == base
     grid = (1e-3, 1e-4) if scale == "smoke" else (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-    epochs = {"smoke": 2, "cpu": 3}.get(scale, 10)  # a tenth of the 30 epochs of scale cpu
+    epochs = {"smoke": 2}.get(scale, 10)  # at scale cpu a third of the 30
     assert cells["HD"].choice == cells["RTHO"].choice == Choice("hyper_lr", grid, epochs)
     assert any("0.001, 0.0001, 1e-05, 1e-06, 1e-07" in note for note in RECIPES["table1"].sheet(scale, [0]).notes)
 

@@ -172,6 +172,8 @@ def test_the_rows_of_the_recipe_are_one_training_and_a_pass_is_as_long(scale):
     base, eq6 = cells["Fixed"], cells.pop(direct_recipe.DIRECT)
     assert {spec.epochs for spec in cells.values()} == {base.epochs}
     assert eq6.epochs == base.epochs * eq6.schedule_options["passes"]
+    high = cells.pop(direct_recipe.HIGH_COSINE)
+    assert replace(high, lr=base.lr) == cells["Cosine, warm-up"]
     for spec in (eq6, *cells.values()):
         assert replace(spec, schedule="fixed", schedule_options={}, epochs=base.epochs) == base
     assert (base.optimizer, base.clip_norm, base.precision) == ("sgd", None, "fp32")

@@ -28,6 +28,7 @@ WITHOUT_CODE = {
     "results.md",
     "sweeps.md",
     "transfers.md",
+    "two_cores.md",
 }
 DOCUMENTS = made.documents()
 NEEDS = {"logging.md": ("mlflow", "wandb"), "loops.md": ("timm",), "timm_style.py": ("timm",)}

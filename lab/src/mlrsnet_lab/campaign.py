@@ -13,7 +13,7 @@ from typing import Any
 from mlrsnet import __version__
 from mlrsnet.card import versions
 from mlrsnet.files.storage import ScheduleError, write_atomically
-from mlrsnet.files.untrusted import read_json, reason
+from mlrsnet.files.untrusted import LARGEST_DOCUMENT, read_bytes, read_json, reason
 from mlrsnet.files.writing import copy_of
 from mlrsnet_lab import checkpoint, checks, costs, datasets, inputs, records
 from mlrsnet_lab.devices import device_name, reproducible, resolve
@@ -280,7 +280,7 @@ def copied(found: Record | None, planned: Planned, labels: dict[str, str]) -> Re
     with held(planned.folder):
         for name in (copy_of(Path(records.SCHEDULE)).name, records.SCHEDULE):
             if (found.folder / name).is_file():
-                write_atomically(planned.folder / name, (found.folder / name).read_bytes())
+                write_atomically(planned.folder / name, read_bytes(found.folder / name, LARGEST_DOCUMENT))
         records.write(made)
         checkpoint.remove(planned.folder)  # of a part that was made here
     return made

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mlrsnet.files.untrusted import read_json
 from mlrsnet_lab import records
 from mlrsnet_lab.jobs import Job
 from mlrsnet_lab.spec import RunSpec
@@ -41,8 +42,7 @@ def kind(spec: dict[str, Any]) -> str:
 @cache
 def table() -> dict[str, float]:
     """Seconds per epoch by kind."""
-    found: dict[str, float] = json.loads(TABLE.read_text())["seconds_per_epoch"] if TABLE.is_file() else {}
-    return found
+    return dict(read_json(TABLE)["seconds_per_epoch"]) if TABLE.is_file() else {}
 
 
 def seconds(spec: RunSpec) -> float | None:

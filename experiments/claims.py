@@ -6,7 +6,7 @@ Algorithm 1 has a row for each T_val, and a claim about it must hold, or fail, f
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from experiments import markdown, paired, results
 from experiments.paired import Difference
@@ -25,6 +25,7 @@ ENDS = ("", ", T_val 100", ", T_val 30", ", T_val 10", ", T_val 6")
 PRINTED = {"cpu": "100", "short": "scaled", "paper": "100"}
 """T_val of rows whose names do not say it."""
 
+ON_H200 = ("paper", "short")
 CONFIRMED, REFUTED, OPEN, NOT_HERE = "confirmed", "refuted", "open", "cannot be tested at this scale"
 POINT, PERPLEXITY = 1.0, 0.02
 """How much worse still counts as comparable: points of accuracy; a share of the perplexity."""
@@ -85,7 +86,7 @@ class Claim:
     """A claim of the paper.
 
     where: its table or figure. says: in a few words. paper: its numbers. margin: how much worse still counts; None if the row has
-    to be worse. h200: scales whose records are shown beside. missing: why it cannot be tested.
+    to be worse. missing: why it cannot be tested.
     """
 
     where: str
@@ -93,7 +94,6 @@ class Claim:
     paper: str
     place: Place | Spread | None = None
     margin: float | None = 0.0
-    h200: Sequence[str] = field(default=("paper", "short"))
     missing: str = ""
 
     def verdict(self) -> str:
@@ -241,7 +241,7 @@ def _line(claim: Claim) -> Iterator[str]:
         yield from (claim.missing, results.NOT_RUN)
     else:
         yield _cell([("cpu", claim.place)]) or results.NOT_RUN
-        yield _cell([(scale, claim.place) for scale in claim.h200]) or results.NOT_RUN
+        yield _cell([(scale, claim.place) for scale in ON_H200]) or results.NOT_RUN
 
 
 def _cell(places: Sequence[tuple[str, Place | Spread]]) -> str:
